@@ -19,7 +19,7 @@ from transduce.cluster.formats import (
     scan_file,
     write_dataset_folders,
 )
-from transduce.io.streams import open_compressed, read_lines
+from transduce.io.streams import compressed_stream, read_lines
 
 
 def converted(source: Path, out: Path, *, field: str = "text") -> list[Path]:
@@ -42,7 +42,7 @@ def converted(source: Path, out: Path, *, field: str = "text") -> list[Path]:
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz", ".zst"])
 def test_lines_end_at_line_feeds_alone_and_keep_their_compression(tmp_path: Path, suffix: str):
     source = tmp_path / f"a.txt{suffix}"
-    with open_compressed(source, "wb") as stream:
+    with compressed_stream(source, suffix, mode="wb") if suffix else source.open("wb") as stream:
         stream.write("\n".join(LINES).encode())  # without a last line feed
 
     files = converted(source, tmp_path / "out")

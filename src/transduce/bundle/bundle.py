@@ -34,7 +34,7 @@ from transduce.io.atomic_folder import (
     atomic_folder,
     check_folder,
     check_replaceable,
-    folder_identity,
+    path_identity,
     recover_interrupted,
     sanitise,
 )
@@ -224,14 +224,14 @@ class Bundle:
         """
         while True:
             place = find_bundle(Path(folder))
-            before = folder_identity(place)
+            before = path_identity(place)
             try:
                 bundle = cls._read(place)
             except (OSError, ValueError):
-                if folder_identity(place) == before:
+                if path_identity(place) == before:
                     raise
             else:
-                if folder_identity(place) == before:
+                if path_identity(place) == before:
                     break
         if str(device) != "cpu":
             from transduce.model.transformer import to_device

@@ -186,21 +186,15 @@ def run_shards(
     Raises:
         ValueError: if the engine is not installed or reached, or a shard fails repeatedly.
     """
-    if config.engine == "slurm":
-        return _run_on_slurm(worker, shards, config)
-    return _run_on_ray(worker, shards, config)
+    run = _run_on_slurm if config.engine == "slurm" else _run_on_ray
+    with connected(config):
+        yield from run(worker, shards, config)
 
 
 def _run_on_ray(
     worker: ShardWorker, shards: Sequence[ShardTask], config: ClusterConfig
 ) -> Generator[ShardRecord]:
-    with connected(config):
-        yield from _run_actors(optional_module("ray"), worker, shards, config)
-
-
-def _run_actors(
-    ray: Any, worker: ShardWorker, shards: Sequence[ShardTask], config: ClusterConfig
-) -> Generator[ShardRecord]:
+    ray = optional_module("ray")
     try:
         actor = ray.remote(
             num_cpus=config.threads,
@@ -225,9 +219,6 @@ def _run_actors(
 @contextmanager
 def connected(config: ClusterConfig) -> Generator[None]:
     """Start or join Ray for several calls of `run_shards`; Slurm needs nothing.
-
-    Args:
-        config: names the engine.
 
     Raises:
         ValueError: if the engine is not installed or reached.

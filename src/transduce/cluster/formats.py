@@ -72,10 +72,6 @@ class Rows:
 def optional_module(name: str, *, needed_by: str = "--cluster") -> Any:
     """Import a module of the extra `cluster`.
 
-    Args:
-        name: the module's.
-        needed_by: for the message.
-
     Raises:
         ValueError: if it is not installed; the message says how to install it.
     """
@@ -154,11 +150,9 @@ def scan_file(
     """Read a file once: check its rows, and cut it into shards.
 
     Args:
-        address: the file's.
         name: its name, relative to the input's folder.
         field: that holds the text in JSONL and tables.
         shard_rows: rows of a shard; the last one of a file may have fewer.
-        first_number: of the first shard.
 
     Raises:
         ValueError: if a row is not UTF-8 or lacks the field; the message names file and line.
@@ -196,11 +190,7 @@ def scan_file(
 
 
 def read_rows(shard: Shard, *, field: str) -> Rows:
-    """Read the rows of a shard.
-
-    Raises:
-        ValueError: as for `scan_file`.
-    """
+    """Read the rows of a shard, with the errors of `scan_file`."""
     if _suffix(shard.address) in _TABLES:
         with resolve(shard.address).open("rb") as stream:
             table = _read_table(stream, shard)
@@ -235,10 +225,7 @@ def encode_rows(shard: Shard, rows: Rows, translations: Sequence[str]) -> bytes:
 def write_dataset_folders(output: Any, source: Any, names: Sequence[str]) -> None:
     """Make output folders of Arrow files loadable by `datasets`, if the input's folders are.
 
-    Args:
-        output: the output folder, with all shards.
-        source: the input folder.
-        names: of all shards, in order.
+    `names` are of all shards, in order.
     """
     if (source / _SPLITS).is_file():
         write_atomically(output / _SPLITS, (source / _SPLITS).read_bytes())
@@ -309,7 +296,6 @@ def _count_rows(stream: BinaryIO, name: str, *, field: str) -> int:
 
 
 def _read_table(stream: BinaryIO, shard: Shard) -> Any:
-    """Return the rows of a shard as a table of pyarrow."""
     if _suffix(shard.address) == ".arrow":
         table = optional_module("pyarrow.ipc").open_stream(stream).read_all()
         return table.slice(shard.first, shard.rows)

@@ -38,13 +38,8 @@ def check_manifest(folder: Any, output: str, manifest: Manifest, *, option: str)
     """Write the manifest, or refuse an output folder that has another one or other files.
 
     Args:
-        folder: the output folder.
         output: its name, for messages.
-        manifest: of this call.
         option: that names the folder.
-
-    Raises:
-        ValueError: one line that says what differs.
     """
     file = folder / _MANIFEST
     if not file.is_file():
@@ -72,19 +67,9 @@ def check_manifest(folder: Any, output: str, manifest: Manifest, *, option: str)
 def finish_shards(
     worker: ShardWorker, shards: Sequence[ShardTask], config: ClusterConfig, on_event: EventHandler
 ) -> int:
-    """Process the shards that are not finished, and write the metrics of all workers.
+    """Process the shards, numbered from 0, that are missing, and return how many rows these have.
 
-    Args:
-        worker: processes them.
-        shards: all of the corpus, numbered from 0.
-        config: where to run.
-        on_event: receives progress.
-
-    Returns:
-        The rows that were missing.
-
-    Raises:
-        ValueError: as for `run_shards`.
+    The metrics of all workers are written.
     """
     folder = resolve(worker.output)
     sizes = folder.fs.find(folder.path, detail=True)

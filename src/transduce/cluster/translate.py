@@ -87,12 +87,7 @@ def translate_corpus(
 
 
 def model_settings(options: Mapping[str, object], *models: Path) -> dict[str, str]:
-    """Return what determines the output of a model, for `process_corpus`.
-
-    Args:
-        options: that change text.
-        models: folders.
-    """
+    """Return what determines the output of models, for `process_corpus`: they and the options."""
     return {
         **{name: str(value) for name, value in options.items()},
         "model": " ".join(sha256(find_bundle(path) / MANIFEST) for path in models),
@@ -131,9 +126,6 @@ def score_corpus(
     Args:
         models: one, or several with the same vocabulary.
         input: TSV files of source and target; this and the others as for `translate_corpus`.
-        output: folder for the scores.
-        config: where to run.
-        on_event: receives progress.
 
     Raises:
         ValueError: as for `translate_corpus`, or for a line that has not two columns.
@@ -180,12 +172,9 @@ def process_corpus(
     Args:
         load: called once by each worker; returns the function.
         input: this and the others as for `translate_corpus`.
-        output: the folder.
         settings: what determines the output, besides the input.
-        config: where to run.
         suffix: appended to the names of output files, which are lines of text then, without the
             empty ones; "": files are of the format of the input.
-        on_event: receives progress.
     """
     check_installed(config)  # before the corpus is read
     begun = time.monotonic()
@@ -209,7 +198,6 @@ def process_corpus(
 
 
 def _load_rows(load: Callable[[], TranslateTexts], field: str, suffix: str) -> ProcessShard:
-    """Load a function of texts, and return one of shards."""
     translate = load()
 
     def process(shard: Shard) -> bytes:

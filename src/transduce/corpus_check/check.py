@@ -35,11 +35,9 @@ class VocabularyProbe(NamedTuple):
 def check_corpus(
     recipe: Recipe, *, progress: Callable[[int], None] = lambda _: None
 ) -> CorpusReport:
-    """Check the corpus of a recipe, before any cleaning.
+    """Check the corpus of a recipe, before any cleaning, and probe the recipe's vocabulary.
 
-    Args:
-        recipe: names the corpus, its languages and the vocabulary to probe.
-        progress: called with a training line number, now and then.
+    `progress` is called with a training line number, now and then.
 
     Raises:
         ValueError: if the corpus cannot be read.
@@ -68,9 +66,6 @@ def probe_vocabulary(
     """Encode and decode pairs that the tokenizer was not trained on.
 
     Args:
-        tokenizer: the trained tokenizer.
-        pairs: sample pairs.
-        part: part of the corpus that they belong to.
         max_pieces: maximum pieces of a side of a training pair.
         lines: their line numbers, if not 1, 2, and so on.
     """

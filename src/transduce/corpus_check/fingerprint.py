@@ -14,10 +14,9 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from transduce.corpus_check.language import Script, SideClassifier
-from transduce.data.corpus import NumberedPair, Pair, tidy
+from transduce.data.corpus import STRAY_BYTE, NumberedPair, Pair, tidy
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-_UNDECODED = re.compile("[\udc80-\udcff]")
 _MOJIBAKE = re.compile(
     "\ufffd|Ã[\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ]|Â[\x80-\xbf]|â€|[ÐÑ][\x80-\xbf].?[ÐÑ]"
 )  # UTF-8 decoded as Latin-1 or Windows-1252
@@ -119,12 +118,7 @@ class BlockSample:
     """
 
     def __init__(self, *, every: int, held: Collection[int]) -> None:
-        """Set up the sample.
-
-        Args:
-            every: sample every n-th block; 1 samples all.
-            held: hashes of the folded sources of validation and test.
-        """
+        """Sample every n-th block; `held`: hashes of the folded sources of validation and test."""
         self.pairs = 0
         """Pairs passed so far."""
         self.sources = array("q")
@@ -153,7 +147,6 @@ def fingerprint_pairs(
 
     Args:
         pairs: as read; lines that are not UTF-8 have lone surrogates.
-        profile: profile of the training pairs.
         progress: called with the line number, now and then.
     """
 
@@ -168,7 +161,6 @@ def fingerprint_pairs(
 
 
 def _fingerprint(line: int, raw: Pair, profile: CorpusProfile) -> tuple[int, ...]:
-    """A row of `Fingerprints`."""
     source, target = tidy(raw.source), tidy(raw.target)
     swapped = profile.sides.swapped(Pair(source, target))
     foreign = profile.source_script.foreign(source) or profile.target_script.foreign(target)
@@ -205,7 +197,7 @@ def _damage(text: str) -> tuple[bool, bool, bool]:
     control = _CONTROL.search(text) is not None
     if text.isascii():
         return False, control, False
-    return _UNDECODED.search(text) is not None, control, _MOJIBAKE.search(text) is not None
+    return STRAY_BYTE.search(text) is not None, control, _MOJIBAKE.search(text) is not None
 
 
 class _Fold(dict[int, int | None]):

@@ -19,7 +19,7 @@ from transduce.corpus_check.fingerprint import (
     profile_corpus,
 )
 from transduce.corpus_check.language import mismatched_language
-from transduce.data.corpus import NumberedPair, Pair, held_out_size
+from transduce.data.corpus import STRAY_BYTE, NumberedPair, Pair, held_out_size
 
 DataSplit = Literal["training", "validation", "test"]
 """The part of the corpus that a finding is about."""
@@ -131,12 +131,9 @@ class CorpusReport:
         return "\n".join([*lines, f"{count or 'no'} finding{'s' * (count != 1)}"])
 
 
-_STRAY_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of it
-
-
 def _abbreviate(text: str) -> str:
     """Text on one line, bytes that are not UTF-8 escaped, and truncated."""
-    escaped = _STRAY_BYTE.sub(lambda match: rf"\x{ord(match[0]) - 0xDC00:02x}", text)
+    escaped = STRAY_BYTE.sub(lambda match: rf"\x{ord(match[0]) - 0xDC00:02x}", text)
     shown = " ".join(escaped.encode(errors="backslashreplace").decode().split())
     return shown if len(shown) <= _EXAMPLE_WIDTH else f"{shown[: _EXAMPLE_WIDTH - 1]}…"
 
@@ -186,8 +183,6 @@ def inspect_corpus(
     Args:
         recipe: sets the languages and the maximum length ratio.
         train: opens an iteration over the training pairs.
-        validation: validation pairs.
-        test: test pairs.
         pair_count: number of training pairs. Above a million a sample of blocks is inspected, but
             leaks into validation or test are found in all pairs. 0 inspects all pairs.
         profile: typical properties of the training pairs; None computes them in another reading.
@@ -286,7 +281,6 @@ def _wrong_language(recipe: Recipe, profile: CorpusProfile, *, pairs: int) -> It
 
 
 def _faults(prints: Fingerprints, *, max_ratio: float) -> _Marks:
-    """Faults visible in one part of the corpus."""
     return {
         "swapped": prints.swapped,
         "shifted": _shifted(prints),

@@ -146,7 +146,6 @@ def mismatched_language(code: str, other: str, *, words: Counter[str], script: S
         code: expected language code; accepted if unknown here.
         other: language code of the other side.
         words: counts of the side's case-folded words.
-        script: script of the side.
 
     Returns:
         A language code or a script name; "" if there is no mismatch.
@@ -167,7 +166,6 @@ def mismatched_language(code: str, other: str, *, words: Counter[str], script: S
 
 
 def _shares(words: Counter[str], lists: Mapping[str, str]) -> dict[str, float]:
-    """Return the share of each language's listed words."""
     total = max(1, words.total())
     return {
         language: sum(words[word] for word in common.split()) / total

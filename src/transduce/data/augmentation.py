@@ -15,8 +15,7 @@ from transduce.data.corpus import Pair
 
 Variation = Callable[[Pair, Random], Pair]
 
-_TYPING_ERRORS = 0.1
-"""Share of the words that get an error."""
+_TYPING_ERRORS = 0.1  # share of the words that get an error
 
 _END_PUNCTUATION = (".。．।۔։።", "!！՜", "?？؟;", ":：", ",，、،", ";；؛", "…")
 """By kind, in several scripts; an ellipsis of full stops stays."""
@@ -28,11 +27,6 @@ _EMOJI = "😀😂😊😉😍😢😎🙂🤔👍🙏🎉❤🔥"
 def vary(pair: Pair, config: AugmentConfig, rng: Random) -> Pair:
     """Vary a pair of sentences at random; most stay as they are.
 
-    Args:
-        pair: source and target.
-        config: how often which variation is made.
-        rng: source of randomness; advanced.
-
     >>> vary(Pair("A dog.", "Ein Hund."), AugmentConfig(upper_case=1.0), Random(0))
     Pair(source='A DOG.', target='EIN HUND.')
     """
@@ -42,12 +36,7 @@ def vary(pair: Pair, config: AugmentConfig, rng: Random) -> Pair:
 
 
 def draw_variations(config: AugmentConfig, rng: Random) -> list[Variation]:
-    """Draw what happens to a pair: mostly nothing; of upper and title case at most one.
-
-    Args:
-        config: how often which variation is made.
-        rng: source of randomness; advanced.
-    """
+    """Draw what happens to a pair: mostly nothing; of upper and title case at most one."""
     case, error, end, space, emoji = (rng.random() for _ in range(5))
     drawn: list[Variation] = []
     if error < config.typing_errors:
@@ -77,9 +66,7 @@ def title_case(text: str) -> str:
 def with_typing_errors(text: str, rng: Random) -> str:
     """Swap, leave out or double a letter in a word of ten, and in one at least.
 
-    Args:
-        text: a sentence; of words below three letters, numbers and symbols nothing changes.
-        rng: source of randomness; advanced.
+    Words below three letters, numbers and symbols stay.
 
     >>> with_typing_errors("the weather is nice", Random(1))
     'te weather is nice'
@@ -103,10 +90,6 @@ def with_typing_errors(text: str, rng: Random) -> str:
 
 def with_stray_space(text: str, rng: Random) -> str:
     """Double a space, leave one out, or put one before a punctuation mark.
-
-    Args:
-        text: a sentence; one without spaces and punctuation stays.
-        rng: source of randomness; advanced.
 
     >>> with_stray_space("wait, the door is open.", Random(3))
     'wait,the door is open.'

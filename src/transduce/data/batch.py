@@ -72,8 +72,6 @@ def pad_source(sources: Sequence[Ids], *, pad: int, eos: int) -> PaddedSource:
 
     Args:
         sources: at least one; ids without EOS.
-        pad: the padding id.
-        eos: the end-of-sentence id.
     """
     lengths = _lengths(sources)
     ids = _padded(sources, lengths=lengths, pad=pad, end=eos)
@@ -90,7 +88,6 @@ def collate(sources: Sequence[Ids], targets: Sequence[Ids], *, pad: int, eos: in
         sources: at least one; ids without EOS.
         targets: as many, in the same order; ids without EOS.
         pad: the padding id, which also starts the decoder's input.
-        eos: the end-of-sentence id of both sides.
     """
     assert len(sources) == len(targets), f"{len(sources)} sources, {len(targets)} targets"
     source = pad_source(sources, pad=pad, eos=eos)

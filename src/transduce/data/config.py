@@ -1,6 +1,7 @@
 """Settings of languages, corpus, tokenizer, batches and scoring.
 
-Torch-free, so that the command line can read a recipe without waiting for torch.
+A value out of range is a ValueError, whose message names the setting and the value. Torch-free, so
+that the command line can read a recipe without waiting for torch.
 """
 
 import itertools
@@ -26,11 +27,7 @@ _BLEU_TOKENIZERS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchConfig:
-    """Batch size: `tokens` affects learning, `micro_tokens` only memory.
-
-    Raises:
-        ValueError: if a value is out of range; the message names the setting and the value.
-    """
+    """Batch size: `tokens` affects learning, `micro_tokens` only memory."""
 
     tokens: int = 25000
     """Target tokens per update, EOS counted, padding not (approximate; paper, 5.1)."""
@@ -68,11 +65,7 @@ class BatchConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AugmentConfig:
-    """Shares of the training pairs that are varied each time they are used; see `augmentation`.
-
-    Raises:
-        ValueError: if a value is out of range; the message names the setting and the value.
-    """
+    """Shares of the training pairs that are varied each time they are used; see `augmentation`."""
 
     upper_case: float = 0.0
     """Both sides in upper case (typically 0.07)."""
@@ -107,11 +100,7 @@ class AugmentConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Languages:
-    """Translation direction: language codes, and display names.
-
-    Raises:
-        ValueError: if a code is blank; the message names the setting.
-    """
+    """Translation direction: language codes, and display names."""
 
     source: str = "source"
     """Source language code, such as "en". Any text will do for data that is not a language."""
@@ -155,11 +144,7 @@ class Languages:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DirectionConfig:
-    """One of several translation directions, and its files.
-
-    Raises:
-        ValueError: if a value is out of range; the message names the setting and the value.
-    """
+    """One of several translation directions, and its files."""
 
     source: str = ""
     """Source language code."""
@@ -190,11 +175,7 @@ class DirectionConfig:
                 f"for a zero-shot direction"
             )
         for name in ("train", "validation", "test"):
-            if len(getattr(self, name)) > 2:
-                raise ValueError(
-                    f"data.directions: {name} of {self.pair} must be two files (source, target) or "
-                    f"one of pairs"
-                )
+            _check_files(f"data.directions: {name} of {self.pair}", getattr(self, name))
 
     @property
     def pair(self) -> LanguagePair:
@@ -204,11 +185,7 @@ class DirectionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AdditionalCorpus:
-    """A corpus to train on besides `train`, such as synthetic pairs of `transduce augment`.
-
-    Raises:
-        ValueError: if a value is out of range; the message names the setting and the value.
-    """
+    """A corpus to train on besides `train`, such as synthetic pairs of `transduce augment`."""
 
     source: str = ""
     target: str = ""
@@ -221,11 +198,7 @@ class AdditionalCorpus:
     """How often an epoch goes through it; of a fraction, other pairs each time."""
 
     def __post_init__(self) -> None:
-        if len(self.train) not in (1, 2):
-            raise ValueError(
-                f"data.also: train must be two files (source, target) or one of pairs, "
-                f"not {len(self.train)} files"
-            )
+        _check_files("data.also: train", self.train, least=1)
         if not 0.0 < self.weight <= 1000.0:
             raise ValueError(
                 f"data.also: the weight of {self.train[0]} must be above 0 and at most 1000, "
@@ -240,11 +213,7 @@ class AdditionalCorpus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusConfig:
-    """Files of the parallel corpus, and the filters applied to its pairs.
-
-    Raises:
-        ValueError: if a value is out of range; the message names the setting and the value.
-    """
+    """Files of the parallel corpus, and the filters applied to its pairs."""
 
     folder: str = "."
     """Base folder of relative file names (itself relative to the working directory)."""
@@ -291,12 +260,7 @@ class CorpusConfig:
     def __post_init__(self) -> None:
         check_choices("data", self)
         for name in ("train", "validation", "test"):
-            count = len(getattr(self, name))
-            if count > 2:
-                raise ValueError(
-                    f"data.{name} must be two files (source, target) or one of pairs, "
-                    f"not {count} files"
-                )
+            _check_files(f"data.{name}", getattr(self, name))
         pairs = [direction.pair for direction in self.directions]
         for pair in pairs:
             if pairs.count(pair) > 1:
@@ -363,11 +327,7 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerConfig:
-    """Subword vocabulary, shared by source and target (paper, 5.1) unless that is turned off.
-
-    Raises:
-        ValueError: if a value is out of range; the message names the setting and the value.
-    """
+    """Subword vocabulary, shared by source and target (paper, 5.1) unless that is turned off."""
 
     kind: Literal["bpe", "unigram", "char", "word"] = "bpe"
     """SentencePiece model type; the paper used byte-pair encoding. "char" makes every character a
@@ -433,11 +393,7 @@ class TokenizerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoreConfig:
-    """Scoring of translations.
-
-    Raises:
-        ValueError: if sacreBLEU has no such tokenizer.
-    """
+    """Scoring of translations."""
 
     bleu_tokenize: str = ""
     """sacreBLEU tokenizer; "" selects it by target language, "none" is for tokenized text."""
@@ -448,6 +404,13 @@ class ScoreConfig:
             raise ValueError(
                 f"score.bleu_tokenize must be one of {allowed}, not {self.bleu_tokenize!r}"
             )
+
+
+def _check_files(setting: str, files: Sequence[str], *, least: int = 0) -> None:
+    if not least <= len(files) <= 2:
+        raise ValueError(
+            f"{setting} must be two files (source, target) or one of pairs, not {len(files)} files"
+        )
 
 
 def _check_protected(patterns: Sequence[str], pieces: int) -> None:

@@ -17,11 +17,11 @@ import numpy as np
 from jaxtyping import Int64
 
 from transduce.data.pair_files import PAIR_KEYS, LanguageCodes, pair_reader
-from transduce.io.streams import encoding_error, open_compressed, reporting_damage
+from transduce.io.streams import encoding_error, open_compressed
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_UNDECODED = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of a stray byte
+STRAY_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of one
 _RESERVED = "\u2581"  # SentencePiece writes a space so; text cannot hold one of its own
 _HEADERS = tuple(map(set, PAIR_KEYS))
 _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
@@ -63,7 +63,6 @@ class CleaningCounts:
     """Counts of what `clean` did, updated while pairs stream through it."""
 
     kept: int = 0
-    """Pairs kept."""
     dropped: dict[str, int] = field(default_factory=dict[str, int])
     """Pairs dropped, by the first reason that applies."""
     changed: dict[str, int] = field(default_factory=dict[str, int])
@@ -87,11 +86,7 @@ class CleaningCounts:
         self.examples = other.examples | self.examples
 
     def check(self) -> None:
-        """Refuse a corpus of which nothing is left.
-
-        Raises:
-            ValueError: with the counts and what to do.
-        """
+        """Refuse a corpus of which nothing is left; the message has the counts and what to do."""
         if self.kept or not self.dropped:
             return
         advice = "check that each line holds a source and its translation, and data.max_ratio"
@@ -175,7 +170,6 @@ def split_pairs(
     Args:
         files: as for `read_pairs`, as are the languages.
         size: pairs of a range; the last one may have fewer.
-        languages: codes of source and target.
 
     Raises:
         ValueError: as for `read_pairs`, but for lines that are not UTF-8 or not two columns.
@@ -220,9 +214,6 @@ def clean(
         counts: updated as the pairs pass.
         check: call `counts.check` at the end; not for a part of a corpus.
 
-    Returns:
-        The kept pairs, with their line numbers.
-
     Raises:
         ValueError: at the end, if all pairs were dropped.
     """
@@ -230,7 +221,7 @@ def clean(
         line, pair = numbered
         source, target = tidy(pair.source), tidy(pair.target)
         normalised = source != pair.source or target != pair.target
-        undecoded = normalised and any(_UNDECODED.search(side) for side in pair)
+        undecoded = normalised and any(STRAY_BYTE.search(side) for side in pair)
         fault = "not UTF-8" if undecoded else pair_fault(source, target, max_ratio=max_ratio)
         if line == 1 and {source.lower(), target.lower()} in _HEADERS:
             fault = "header"
@@ -421,7 +412,7 @@ def _raw_blocks(path: Path, offset: int = 0) -> Iterator[bytes]:
     """Complete lines of a file in blocks of bytes, without the last line feed of each block."""
     lines, partial = 0, b""
     try:
-        with reporting_damage(path), open_compressed(path) as handle:
+        with open_compressed(path) as handle:
             if offset:  # a named pipe cannot be sought
                 handle.seek(offset)
             while data := handle.read(_BLOCK):

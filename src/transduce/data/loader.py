@@ -52,13 +52,9 @@ class Loader:
         """Set up the loader.
 
         Args:
-            store: the encoded pairs.
-            sampler: plans the updates.
-            tokenizer: the one that encoded the pairs.
             sampling: `BatchConfig.subword_sampling`; 0 uses the stored ids.
             augment: variations of the text; None varies nothing.
             seed: random seed of subword sampling and augmentation.
-            rank: this process's rank.
         """
         self._store = store
         self._sampler = sampler

@@ -14,13 +14,7 @@ from xml.parsers import expat
 
 from transduce.data.languages import base_language
 from transduce.data.po import po_strings
-from transduce.io.streams import (
-    decode_utf8,
-    encoding_error,
-    open_compressed,
-    reporting_damage,
-    split_compression,
-)
+from transduce.io.streams import decode_utf8, encoding_error, open_compressed, split_compression
 
 LanguageCodes = tuple[str, str]
 """Codes of source and target; "" if unknown."""
@@ -121,7 +115,7 @@ class _PairParser:
 def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
     reader = _PairParser(path, languages)
     try:
-        with reporting_damage(path), open_compressed(path) as stream:
+        with open_compressed(path) as stream:
             while block := stream.read(_BLOCK):
                 reader.parser.Parse(block, False)
                 yield from reader.pairs
@@ -134,7 +128,7 @@ def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]
 
 def _po_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
     """Translations that are not fuzzy; of plurals each form."""
-    with reporting_damage(path), open_compressed(path) as stream:
+    with open_compressed(path) as stream:
         text = decode_utf8(str(path), stream.read()).removeprefix("\ufeff")
     codes = [*map(base_language, languages)]
     language = codes[1]
@@ -166,7 +160,7 @@ def _csv_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]
 
 
 def _csv_rows(path: Path) -> Iterator[list[str]]:
-    with reporting_damage(path), open_compressed(path) as stream:
+    with open_compressed(path) as stream:
         lines = (line.decode() for line in stream)
         try:
             first = next(lines, "").removeprefix("\ufeff")
@@ -178,7 +172,7 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
 
 def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
     keys = (languages, *PAIR_KEYS)
-    with reporting_damage(path), open_compressed(path) as stream:
+    with open_compressed(path) as stream:
         for number, line in enumerate(stream, start=1):
             yield _json_pair(line, keys, path=path, number=number)
 

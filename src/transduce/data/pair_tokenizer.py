@@ -113,11 +113,7 @@ class PairTokenizer(Tokenizer):
         Args:
             sources: normalised text of the source side.
             targets: normalised text of the target side.
-            config: type and size of each vocabulary.
             tags: as of `Tokenizer.train`, on the source side.
-
-        Raises:
-            ValueError: as `Tokenizer.train`.
         """
         source = Tokenizer.train(sources, config, tags=tags)
         target = Tokenizer.train(targets, config)
@@ -219,11 +215,7 @@ class PairTokenizer(Tokenizer):
         return self._table
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Decode ids to one line of text, without EOS and PAD; UNK becomes " ⁇ ".
-
-        Raises:
-            ValueError: if an id is not in the vocabulary.
-        """
+        """Decode ids as `Tokenizer.decode`, with the model of their table."""
         pieces = [self._names[i] for i in self._checked(ids) if i not in (EOS, self.pad)]
         model = self._sides[self.shared or self._is_target]
         text = model.decode_pieces(pieces) if pieces else ""
@@ -232,11 +224,7 @@ class PairTokenizer(Tokenizer):
 
 
 def read_tokenizer(data: bytes) -> Tokenizer:
-    """Load a tokenizer of either type from the output of its `to_bytes`.
-
-    Raises:
-        ValueError: if `data` is damaged, or a SentencePiece model of another program.
-    """
+    """Load a tokenizer of either type, by its `from_bytes`."""
     if data.startswith(_ZIP):
         return PairTokenizer.from_bytes(data)
     return Tokenizer.from_bytes(data)

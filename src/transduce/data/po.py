@@ -60,14 +60,10 @@ def escape(text: str) -> str:
 
 
 def po_strings(name: str, text: str) -> Iterator[POString]:
-    """Parse a PO file.
+    """Parse a PO file, whose name is for messages.
 
     `msgstr[0]` is a translation of `msgid`, the others of `msgid_plural`, and so is `msgstr[0]`
     where it is the only form.
-
-    Args:
-        name: of the file, for messages.
-        text: its content.
 
     Raises:
         ValueError: if a line is malformed; the message names it.

@@ -74,7 +74,7 @@ class MaskedText(NamedTuple):
 
 
 class Protection:
-    """Patterns of spans to protect.
+    """Patterns of spans to protect; searching a text too long for the limit is a ValueError.
 
     >>> Protection(["code"]).find("Set row_count to 5.")
     ['row_count']
@@ -95,19 +95,11 @@ class Protection:
         return bool(self._compiled)
 
     def find(self, text: str) -> list[str]:
-        """Return the protected spans of a text, in order.
-
-        Raises:
-            ValueError: if a pattern exceeds the time limit.
-        """
+        """Return the protected spans of a text, in order."""
         return [text[start:end] for start, end in self.spans(text)]
 
     def mask(self, text: str) -> MaskedText:
-        """Replace the protected spans of a source by placeholders.
-
-        Raises:
-            ValueError: if a pattern exceeds the time limit.
-        """
+        """Replace the protected spans of a source by placeholders."""
         spans = self.spans(text)
         if not spans or _SYMBOL.search(text):
             return MaskedText(text, {})
@@ -124,9 +116,6 @@ class Protection:
         Args:
             pair: a normalised training pair.
             every: mask each pair; else one in eight stays as it is.
-
-        Raises:
-            ValueError: if a pattern exceeds the time limit.
         """
         if not self or (not every and crc32(pair.target.encode()) % _UNMASKED_SHARE == 0):
             return pair
@@ -147,12 +136,7 @@ class Protection:
     def spans(self, text: str, *, time_limit: float | None = TIME_LIMIT) -> list[tuple[int, int]]:
         """Return where the protected spans of a text start and end, in order.
 
-        Args:
-            text: a sentence.
-            time_limit: seconds; None, for built-in patterns only, has no limit.
-
-        Raises:
-            ValueError: if a pattern exceeds the time limit.
+        Built-in patterns alone need no time limit (in seconds).
         """
         matches: list[tuple[int, int]] = []
         deadline = None if time_limit is None else time.monotonic() + time_limit
@@ -189,13 +173,7 @@ class CopyCounts(NamedTuple):
 def count_copies(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> CopyCounts:
-    """Count the spans of the built-in patterns that references copy and translations lack.
-
-    Args:
-        sources: source lines.
-        hypotheses: the translation of each.
-        references: the reference translation of each.
-    """
+    """Count the spans of built-in patterns that references copy and translations lack, by line."""
     times, lost = Counter(dict.fromkeys(BUILT_IN, 0)), Counter[str]()
     examples: list[tuple[int, str]] = []
     lines = zip(sources, hypotheses, references, strict=True)

@@ -59,11 +59,7 @@ class Mixture(NamedTuple):
 
 
 def balanced_passes(sizes: Sequence[int], *, temperature: float) -> tuple[float, ...]:
-    """Return the passes of parts that are sampled in proportion to size^(1/T).
-
-    Args:
-        sizes: pairs of each part.
-        temperature: T; 1 leaves the corpus as it is, larger ones favour small parts.
+    """Return the passes of parts of so many pairs that are sampled in proportion to size^(1/T).
 
     >>> balanced_passes([300, 100], temperature=1.0)
     (1.0, 1.0)

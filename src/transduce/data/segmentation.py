@@ -92,14 +92,10 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def find_repetition(line: Sequence[str], reference: Sequence[str] = ()) -> tuple[str, ...] | None:
-    """Return the first phrase that a line repeats and its reference does not, or None.
+    """Return the first phrase that a line's words repeat and its reference's do not, or None.
 
     A repetition is a phrase of one to four words three times in a row, or the same four words three
     times anywhere; a single punctuation mark does not count, as three periods are an ellipsis.
-
-    Args:
-        line: the words of the line.
-        reference: the words of its reference.
 
     >>> find_repetition("a man and a man and a man and a dog".split())
     ('a', 'man', 'and')

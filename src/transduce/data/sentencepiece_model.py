@@ -1,7 +1,7 @@
 """SentencePiece model files read directly: their pieces, additional pieces, subword sampling.
 
-A file is one protocol buffer message, `ModelProto`. Patterns of protected spans are a field of our
-own in it, which SentencePiece keeps and ignores.
+A file is one protocol buffer message, `ModelProto`; reading other data is a ValueError. Patterns of
+protected spans are a field of our own in it, which SentencePiece keeps and ignores.
 
 The library can sample subwords, but since 0.2.2 its random numbers differ between processes
 whatever the seed, so a resumed run would see other pieces than an uninterrupted one. Hence
@@ -64,11 +64,7 @@ class SegmentationOptions:
 
 
 def read_pieces(data: bytes) -> list[VocabularyPiece]:
-    """Read the vocabulary of a SentencePiece model, in id order.
-
-    Raises:
-        ValueError: if `data` is not a SentencePiece model.
-    """
+    """Read the vocabulary of a SentencePiece model, in id order."""
     return [VocabularyPiece(entry.piece, entry.score, entry.type) for entry in _parse(data).pieces]
 
 
@@ -87,11 +83,7 @@ def read_model_type(data: bytes) -> ModelType:
 
 
 def read_options(data: bytes) -> SegmentationOptions:
-    """Read the options of segmentation.
-
-    Raises:
-        ValueError: if `data` is not a SentencePiece model.
-    """
+    """Read the options of segmentation."""
     model = _parse(data)
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
     return SegmentationOptions(
@@ -116,11 +108,7 @@ def append_pieces(data: bytes, pieces: Iterable[VocabularyPiece]) -> bytes:
 
 
 def read_protected(data: bytes) -> tuple[str, ...]:
-    """Read the patterns that `with_protected` stored; none in other models.
-
-    Raises:
-        ValueError: if `data` is damaged.
-    """
+    """Read the patterns that `with_protected` stored; none in other models."""
     stored = [f.data for f in UnknownFieldSet(_parse(data)) if f.field_number == _PROTECTED]
     try:
         patterns: object = json.loads(stored[-1]) if stored else []
@@ -190,7 +178,7 @@ class SubwordSampler:
         self._longest = max(map(len, self._scores), default=0)
 
     def sample(self, pieces: Sequence[str], *, alpha: float, rng: Random) -> list[str]:
-        """Sample another segmentation of a sentence.
+        """Sample another segmentation of a sentence, which spells the same text.
 
         Args:
             pieces: the sentence's usual segmentation; a word with a piece that is not text
@@ -198,10 +186,6 @@ class SubwordSampler:
             alpha: for BPE the probability of dropping each merge (Provilkov et al. 2020,
                 algorithm 1); 0 gives the usual segmentation. For unigram the exponent on the
                 probability of a segmentation (Kudo 2018); larger is closer to the usual one.
-            rng: source of randomness; advanced.
-
-        Returns:
-            Pieces that spell the same text.
         """
         known = self._scores
         sampled: list[str] = []

@@ -61,7 +61,6 @@ class StoreMetadata:
     dtype: Literal["<u2", "<i4"]
     """Dtype of an id on disk: two bytes if the vocabulary fits, else four."""
     pairs: Count
-    """Pairs in the store."""
     max_pieces: Count
     """Maximum pieces of a source or target."""
     over_long: Count
@@ -107,8 +106,6 @@ class Store:
 
         Args:
             folder: the store's; an existing store is replaced once the new one is complete.
-            pairs: cleaned pairs.
-            tokenizer: encodes them.
             max_pieces: pairs with a side of more pieces are left out and counted.
             progress: called now and then with the number of pairs read.
             threads: encoding threads; 0 uses all cores available to this process.
@@ -128,17 +125,7 @@ class Store:
         encoder: "PairEncoder",
         progress: Callable[[int], None] | None = None,
     ) -> "Store":
-        """Write pairs that are encoded already.
-
-        Args:
-            folder: the store's, as for `write`.
-            chunks: of consecutive pairs.
-            encoder: encoded them.
-            progress: called with the number of pairs read.
-
-        Raises:
-            ValueError: as for `write`.
-        """
+        """Write consecutive chunks of pairs that are encoded already, as `write`."""
         if folder.exists() and not _replaceable(folder):
             raise ValueError(f"{folder} is neither empty nor a store; name another folder")
         with atomic_folder(folder) as fresh:
@@ -155,7 +142,6 @@ class Store:
         """Open a store and check its integrity.
 
         Args:
-            folder: of the store.
             tokenizer_checksum: of the tokenizer in use; None accepts any.
             verify: compare the SHA-256 of every file; sizes are checked in any case.
 
@@ -225,11 +211,7 @@ class MappedArray:
     """A read-only, memory-mapped array."""
 
     def __init__(self, path: Path, *, dtype: Dtype) -> None:
-        """Map a file.
-
-        Raises:
-            ValueError: if it is missing or its size is not a multiple of the value's.
-        """
+        """Map a file, if it holds values of this type."""
         if not path.is_file():
             raise ValueError(f"{path} is missing; prepare the corpus again")
         size = path.stat().st_size
@@ -260,11 +242,7 @@ class Column:
     """The rows of a column on disk."""
 
     def __init__(self, path: Path, *, dtype: Dtype, rows: int) -> None:
-        """Map a column.
-
-        Raises:
-            ValueError: if its files do not hold `rows` rows.
-        """
+        """Map a column, if its files hold so many rows."""
         self._values = MappedArray(path, dtype=dtype)
         self._starts = MappedArray(_starts_file(path), dtype="<i8")
         starts = self._starts.values
@@ -342,12 +320,7 @@ class PairEncoder:
         self.dtype: Literal["<u2", "<i4"] = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<i4"
 
     def encoded(self, pairs: Iterable[NumberedPair], *, threads: int) -> Iterator[EncodedPairs]:
-        """Encode all pairs in threads, a few chunks ahead of the consumer.
-
-        Args:
-            pairs: are read once.
-            threads: number of threads.
-        """
+        """Encode all pairs in so many threads, a few chunks ahead of the consumer."""
         numbered = iter(pairs)
         chunks = iter(lambda: list(itertools.islice(numbered, _CHUNK)), [])
         pending: deque[Future[EncodedPairs]] = deque()
@@ -394,7 +367,6 @@ def _write_columns(
     encoder: PairEncoder,
     progress: Callable[[int], None] | None,
 ) -> StoreMetadata:
-    """Write the columns and the lines of a store, and describe it."""
     read = over_long = over_long_line = 0
     with ExitStack() as files:
         columns = [ColumnWriter(folder / name, files=files) for name in _COLUMNS]

@@ -247,15 +247,12 @@ class Tokenizer:
         return [[*tag, *ids] for (tag, _), ids in zip(split, encoded, strict=True)]
 
     def sample_subwords(self, ids: Iterable[int], *, alpha: float, rng: Random) -> list[int]:
-        """Sample another segmentation of a sentence (subword regularisation, for training).
+        """Sample ids that spell the text of others (subword regularisation, for training).
 
         Args:
             ids: the sentence as encoded by `encode`.
             alpha: see `SubwordSampler.sample`.
             rng: source of randomness; advanced.
-
-        Returns:
-            Ids that spell the same text.
         """
         pieces = self._subword_sampler.sample(self.pieces(ids), alpha=alpha, rng=rng)
         return [self._piece_ids[piece] for piece in pieces]
@@ -286,7 +283,6 @@ class Tokenizer:
 
     @cached_property
     def _piece_ids(self) -> Mapping[str, int]:
-        """The id of each piece."""
         return {self._names[i]: i for i in range(self._pieces)}
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -32,8 +32,6 @@ _SPACE = "▁"
 
 
 class _Merge(NamedTuple):
-    """Two neighbouring pieces."""
-
     left: str
     right: str
 
@@ -50,7 +48,6 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], *, count: int) 
     Args:
         tokenizer: to extend; its pieces keep their ids, only PAD, the last id, moves.
         texts: normalised text of both sides.
-        count: number of pieces to add.
     """
     words = Counter(word for text in texts for word in text.split(" ") if word)
     characters = _new_characters(tokenizer, words)[:count]

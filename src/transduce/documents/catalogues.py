@@ -69,13 +69,7 @@ def _parts(text: str, values: Iterator[_Value]) -> Iterator[Part]:
 
 
 def value_slot(raw: str, value: str, encode: Callable[[str], str]) -> Slot:
-    """Return the slot of a value.
-
-    Args:
-        raw: what the value itself is written as.
-        value: the value.
-        encode: writes another.
-    """
+    """Return the slot of a value that is written as `raw`; `encode` writes another."""
     # Halves of a character may be escaped one by one.
     value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     items = TagItems()
@@ -104,11 +98,7 @@ def load_json(name: str, text: str) -> object:
 
 
 def parse_json(name: str, text: str) -> Iterator[Part]:
-    """Parse JSON; a message of an object with its description is the only text of the object.
-
-    Raises:
-        ValueError: if it is malformed; the message names the line.
-    """
+    """Parse JSON; a message of an object with its description is the only text of the object."""
     load_json(name, text)
     strings = [value for value in json_values(text) if text[value.start] == '"']
     parents = {value.path[:-1] for value in strings if value.path[-1:] in _JSON_MESSAGES}
@@ -149,23 +139,14 @@ def json_values(text: str) -> Iterator[JSONValue]:
 
 
 def json_string(file: str, value: str) -> str:
-    """Write a string with the escapes of a file.
-
-    Args:
-        file: content of the file.
-        value: the string.
-    """
+    """Write a string with the escapes that the content of a file has."""
     string = json.dumps(value, ensure_ascii=file.isascii() and "\\u" in file)
     string = string.encode(errors="backslashreplace").decode()  # half of a character
     return string.replace("/", "\\/") if "\\/" in file else string
 
 
 def parse_yaml(name: str, text: str) -> Iterator[Part]:
-    """Parse YAML: its strings, except keys, are texts.
-
-    Raises:
-        ValueError: if it is malformed; the message names the line.
-    """
+    """Parse YAML: its strings, except keys, are texts."""
     try:
         values = list(_yaml_values(text))
     except yaml.YAMLError as error:
@@ -243,11 +224,7 @@ def read_properties(name: str, content: bytes) -> Document:
 
 
 def read_strings(name: str, content: bytes) -> Document:
-    """Read Apple's `.strings`, in UTF-8 or UTF-16 with a byte order mark.
-
-    Raises:
-        ValueError: if it is not; the message names the file.
-    """
+    """Read Apple's `.strings`, in UTF-8 or UTF-16 with a byte order mark."""
     encoding = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(content[:2], "utf-8")
     try:
         text = content.decode(encoding)

@@ -1,31 +1,25 @@
 """Documents as segments to translate and what surrounds them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from transduce.documents.markup import Markup
 
 
-class Segment(NamedTuple):
-    """A text of a document, of any length."""
+class Slot(NamedTuple):
+    """A text of a document, of any length, and its position in a file."""
 
     text: str
     markup: Markup
     """Its markup, for `markup.segment_text`."""
-
-
-class Slot(NamedTuple):
-    """A segment's position in a file."""
-
-    text: str
-    markup: Markup
     write: Callable[[str], str]
     """Formats another text for this position."""
 
 
 Part = str | Slot
-"""Raw text of a file, or a segment's position in it."""
+"""Raw text of a file, or a text to translate in it."""
 
 
 def encode_text(texts: Sequence[str]) -> bytes:
@@ -43,14 +37,10 @@ class Document:
     """Makes the document from the text of each member."""
 
     @property
-    def _slots(self) -> Iterator[Slot]:
-        for parts in self.members:
-            yield from (part for part in parts if isinstance(part, Slot))
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
+    def segments(self) -> tuple[Slot, ...]:
         """Its texts, in order."""
-        return tuple(Segment(slot.text, slot.markup) for slot in self._slots)
+        parts = chain.from_iterable(self.members)
+        return tuple(part for part in parts if isinstance(part, Slot))
 
     def rebuild(self, texts: Sequence[str]) -> bytes:
         """Return the document with other texts, one per segment.

@@ -103,11 +103,7 @@ def split_lines(text: str) -> list[RawLine]:
 
 
 def parse_subtitles(name: str, text: str) -> Iterator[str | Slot]:
-    """Parse subtitles.
-
-    Raises:
-        ValueError: if a timing is missing or malformed; the message names the line.
-    """
+    """Parse subtitles, each of whose cues needs a timing."""
     seen_cue = False
     for blank, group in groupby(split_lines(text), key=lambda line: not line.text.strip()):
         block = list(group)
@@ -183,11 +179,7 @@ def wrap_lines(text: str, shares: Sequence[int]) -> list[str]:
 
 
 def parse_po(name: str, text: str) -> Iterator[Part]:
-    """Parse a .po file.
-
-    Raises:
-        ValueError: if a line is malformed; the message names it.
-    """
+    """Parse a .po file."""
     done = 0
     for string in po_strings(name, text):
         yield text[done : string.start]

@@ -65,9 +65,7 @@ UNTRANSLATED_ELEMENTS = _name_set(
 _RAW_TEXT = _name_set("script style textarea iframe noembed noframes xmp plaintext")
 """Elements whose content has no tags."""
 
-_FOREIGN = frozenset(["svg", "math"])
-"""Elements that may be self-closing."""
-
+_FOREIGN = frozenset(["svg", "math"])  # elements that may be self-closing
 _INVISIBLE = _name_set("script style svg math template")
 
 # Unclosed markup extends to the page's end, as in browsers, so that the time is linear.

@@ -242,12 +242,9 @@ def segment_text(
 
 
 def restore_text(segmented: SegmentedText, translations: Sequence[UnitTranslation]) -> RestoredText:
-    """Restore a text from the translations of its units.
+    """Restore a text from the translations of its units, one each.
 
-    Args:
-        segmented: the text, split by `segment_text`.
-        translations: one per unit of `segmented.units`. Without an alignment, tags inside a
-            sentence cannot be projected, and its runs are used.
+    Without an alignment, tags inside a sentence cannot be projected, and its runs are used.
     """
     count = len(segmented.units)
     assert len(translations) == count, f"{len(translations)} translations for {count} units"

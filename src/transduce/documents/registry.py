@@ -31,7 +31,6 @@ DOCUMENT_FORMATS: tuple[DocumentFormat, ...] = tuple(
 """The formats, in the order of the documentation."""
 
 FORMAT_NAMES: tuple[str, ...] = tuple(row.name for row in DOCUMENT_FORMATS)
-"""Names of the formats."""
 
 SUFFIXES: tuple[str, ...] = tuple(suffix for row in DOCUMENT_FORMATS for suffix in row.suffixes)
 """File name endings of the formats."""

@@ -32,20 +32,13 @@ _Object = Mapping[str, object]
 
 
 class _Edit(NamedTuple):
-    """What replaces a span of the file."""
-
     start: int
     end: int
     parts: list[Part]
 
 
 def parse_string_catalog(name: str, text: str, *, target: str) -> Iterator[Part]:
-    """Parse a String Catalog.
-
-    Args:
-        name: of the file, for messages.
-        text: its content.
-        target: code of the language to fill.
+    """Parse a String Catalog, to fill the language of the code `target`.
 
     Raises:
         ValueError: if it is malformed or nested too deeply, or if `target` is its source language.

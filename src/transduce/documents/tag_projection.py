@@ -59,7 +59,6 @@ def project_tags(
     Args:
         tags: in order.
         source: the sentence without tags.
-        target: its translation.
         alignment: links between space-separated words, as "0-0 1-2".
 
     Returns:

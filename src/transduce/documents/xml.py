@@ -94,7 +94,6 @@ class _Element:
         return self.tag.rpartition(":")[2]
 
     def named(self, name: str) -> "_Element | None":
-        """The first child of a name."""
         elements = (child for child in self.children if isinstance(child, _Element))
         return next((child for child in elements if child.name == name), None)
 
@@ -105,12 +104,7 @@ XMLText = tuple[tuple[Part, ...], Callable[[str], bytes]]
 
 
 def parse_xml(name: str, content: bytes, rules: XMLRules) -> XMLText:
-    """Parse an XML file.
-
-    Args:
-        name: of the file, for messages.
-        content: its bytes.
-        rules: of its format.
+    """Parse an XML file by the rules of its format.
 
     Raises:
         ValueError: if it is not well-formed, declares entities or is nested too deeply.

@@ -133,11 +133,7 @@ def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
 
 
 def _unpack(name: str, content: bytes, rules: ArchiveRules) -> list[tuple[zipfile.ZipInfo, bytes]]:
-    """The files of an archive, in order.
-
-    Raises:
-        ValueError: if it is damaged, encrypted, too large or not such an archive.
-    """
+    """The files of an archive, in order; one that is damaged, encrypted or too large is refused."""
     if content.startswith(_COMPOUND):
         raise ValueError(
             f"{name} is encrypted or of Office before 2007: save it without a password as a "

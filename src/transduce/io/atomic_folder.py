@@ -87,12 +87,9 @@ def atomic_file(file: Path) -> Generator[BinaryIO]:
 
 
 def recover_interrupted(folder: Path) -> bool:
-    """Move a folder back that a writer killed between two renames had moved aside.
+    """Return whether a folder exists, having moved back what a killed writer had moved aside.
 
     Readers call this too: it deletes nothing, and waits for a writer that lives.
-
-    Returns:
-        Whether the folder exists.
     """
     if folder.is_symlink():
         folder = folder.resolve()
@@ -103,13 +100,13 @@ def recover_interrupted(folder: Path) -> bool:
     return folder.is_dir()
 
 
-def folder_identity(folder: Path) -> tuple[int, ...]:
-    """Return what changes when another folder takes the place of this one."""
+def path_identity(path: Path) -> tuple[int, ...]:
+    """Return what changes when another file or folder takes its place; () if it cannot be read."""
     try:
-        status = folder.stat()
-    except FileNotFoundError:
+        status = path.stat()
+    except OSError:
         return ()
-    return status.st_dev, status.st_ino, status.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def check_folder(folder: Path, *, expected: str, required: Collection[str] = ()) -> None:
@@ -242,25 +239,13 @@ def _fsync(*paths: Path) -> None:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Check that `folder` can be a new one.
-
-    Raises:
-        ValueError: if it is a file, or holds anything.
-    """
+    """Refuse a folder that is a file, or holds anything."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not an empty folder: name another one by --out")
 
 
 def check_replaceable(folder: Path, own: Collection[str]) -> None:
-    """Check that `folder` is free, or holds an earlier output that may be replaced.
-
-    Args:
-        folder: to write.
-        own: names of the output's files.
-
-    Raises:
-        ValueError: if it is a file, or holds anything else.
-    """
+    """Refuse a folder that is a file, or holds more than an earlier output: these files."""
     if not folder.exists():
         return
     if not folder.is_dir():

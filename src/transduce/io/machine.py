@@ -22,11 +22,7 @@ def has_torch() -> bool:
 
 
 def require_torch(feature: str) -> None:
-    """Refuse what needs torch where it is not installed.
-
-    Raises:
-        ValueError: if it is not; the message begins with `feature`.
-    """
+    """Refuse what needs torch where it is not installed; the message begins with `feature`."""
     if not has_torch():
         raise ValueError(f"{feature} needs PyTorch: {TORCH_HINT}")
 

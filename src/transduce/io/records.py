@@ -11,12 +11,7 @@ _Record = TypeVar("_Record")
 
 
 def read_record(file: Path, kind: type[_Record], *, remedy: str = "") -> _Record:
-    """Read and validate a file.
-
-    Args:
-        file: of one JSON object.
-        kind: a dataclass whose annotations say what is valid.
-        remedy: ends the message of a damaged file.
+    """Read and validate a file of one JSON object; the remedy ends the message of a damaged one.
 
     Raises:
         ValueError: one line, if it is damaged or of another kind.

@@ -24,8 +24,6 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Progress:
-    """Contents of `.NAME.progress`."""
-
     lines: int
     input_sha256: str
     sizes: tuple[int, ...]
@@ -46,9 +44,7 @@ class LineOutput:
         """Write to streams that the caller closes.
 
         Args:
-            streams: all at their beginning.
             progress_file: what `commit` writes; None: the output is not resumable.
-            settings: what determines the output, besides the input.
         """
         self._streams, self._progress_file = tuple(streams), progress_file
         self._settings = dict(settings or {})
@@ -86,11 +82,7 @@ class LineOutput:
             file.write(f"{dumps(asdict(progress), indent=2)}\n".encode())
 
     def resume(self, file: Path, lines: Iterator[str]) -> None:
-        """Go on where an earlier run committed last, or begin if there is none.
-
-        Args:
-            file: for messages.
-            lines: the input, which is advanced.
+        """Go on where an earlier run committed last, or begin, and advance the lines.
 
         Raises:
             ValueError: if the settings or the lines are others.

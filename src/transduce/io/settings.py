@@ -4,15 +4,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 
 def check_choices(section: str, settings: object) -> None:
-    """Check the fields of a dataclass of settings whose type is a `Literal`.
-
-    Args:
-        section: its name in a recipe.
-        settings: what was constructed.
-
-    Raises:
-        ValueError: if a value is none of its field's; the message names the setting and the values.
-    """
+    """Refuse settings of a section whose type is a `Literal`, but whose value is none of it."""
     for name, hint in get_type_hints(type(settings)).items():
         value, choices = getattr(settings, name), get_args(hint)
         if get_origin(hint) is Literal and value not in choices:

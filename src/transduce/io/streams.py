@@ -32,36 +32,31 @@ def split_compression(name: str) -> tuple[str, Compression]:
     return name.removesuffix(suffix), suffix
 
 
-def open_compressed(file: Path, mode: Literal["rb", "wb"] = "rb") -> io.BufferedIOBase:
-    """Open a file, (de)compressed by gzip, xz or Zstandard if its name ends in .gz, .xz or .zst.
+@contextmanager
+def open_compressed(file: Path) -> Generator[io.BufferedIOBase]:
+    """Open a file, decompressed by gzip, xz or Zstandard if its name ends in .gz, .xz or .zst.
 
-    When reading, the first bytes of any other name decide. Equal content gives equal files. Damage
-    shows while reading (`reporting_damage`).
+    The first bytes of any other name decide.
 
     Raises:
-        ValueError: if there is no module for the format.
+        ValueError: if there is no module for the format, or, while reading, for a damaged file.
         OSError: if the file cannot be opened.
     """
     compression = split_compression(file.name)[1]
-    if mode == "rb" and not compression and file.is_file():  # a named pipe can be opened once only
+    if not compression and file.is_file():  # a named pipe can be opened once only
         with naming(file), file.open("rb") as stream:
             first = stream.read(max(map(len, _MAGIC)))
         ends = (end for magic, end in _MAGIC.items() if first.startswith(magic))
         compression = cast(Compression, next(ends, ""))
-    if not compression:
-        return file.open("rb") if mode == "rb" else file.open("wb")
-    return compressed_stream(file, compression, mode=mode)
+    opened = compressed_stream(file, compression) if compression else file.open("rb")
+    with reporting_damage(file), opened as stream:
+        yield stream
 
 
 def compressed_stream(
     file: Any, compression: Compression, *, mode: Literal["rb", "wb"] = "rb"
 ) -> io.BufferedIOBase:
     """(De)compress a file, or a stream that the caller closes. Equal content gives equal bytes.
-
-    Args:
-        file: a path, or a binary stream of the same mode.
-        compression: its format, not "".
-        mode: whether to read or to write.
 
     Raises:
         ValueError: if there is no module for the format.
@@ -106,14 +101,7 @@ def _importable(module: str) -> bool:
 
 
 def encoding_error(name: str, number: int, line: bytes, error: UnicodeDecodeError) -> str:
-    """Return the message about a line that is not UTF-8, with a remedy.
-
-    Args:
-        name: the file's.
-        number: the line's, counted from 1.
-        line: its bytes.
-        error: of decoding it.
-    """
+    """Return the message about a line (counted from 1) that is not UTF-8, with a remedy."""
     utf16 = number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = "UTF-16" if utf16 else "LATIN1"
     convert = f"iconv -f {encoding} -t UTF-8 {name} > NEW"
@@ -126,11 +114,7 @@ def encoding_error(name: str, number: int, line: bytes, error: UnicodeDecodeErro
 
 
 def decode_utf8(name: str, content: bytes) -> str:
-    """Return the text of a file in UTF-8.
-
-    Args:
-        name: the file's.
-        content: its bytes.
+    """Return the text of a file in UTF-8, whose name is for messages.
 
     Raises:
         ValueError: if it is not UTF-8; the message names the line.
@@ -158,29 +142,19 @@ def open_lines(file: Path | None) -> Generator[Iterator[str]]:
     if file is None or file == Path("-"):
         yield from _checked_lines(cast(io.BufferedIOBase, sys.stdin.buffer), name="stdin")
     else:
-        with reporting_damage(file), open_compressed(file) as stream:
+        with open_compressed(file) as stream:
             yield from _checked_lines(stream, name=str(file))
 
 
 def read_lines(file: Path) -> list[str]:
-    """Read all lines of a file, which may be compressed; "-" is stdin.
-
-    Raises:
-        ValueError: if a line is not UTF-8.
-        OSError: if the file cannot be read.
-    """
+    """Read all lines of a file, as `open_lines` does; "-" is stdin."""
     with open_lines(file) as lines:
         return list(lines)
 
 
 def read_content(file: Path) -> bytes:
-    """Read a file, which may be compressed (`open_compressed`).
-
-    Raises:
-        ValueError: if it is damaged.
-        OSError: if it cannot be read.
-    """
-    with reporting_damage(file), open_compressed(file) as stream, naming(file):
+    """Read a file, which may be compressed, as `open_compressed` does."""
+    with open_compressed(file) as stream, naming(file):
         return stream.read()
 
 

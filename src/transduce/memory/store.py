@@ -90,11 +90,7 @@ class TranslationMemory:
     """A store of translations; may be used by several threads and processes."""
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
-        """Open a store.
-
-        Args:
-            path: file of the store; ":memory:" for one that is not kept.
-            create: whether a missing file is a new store.
+        """Open a store, or make it if it is missing; ":memory:" is one that is not kept.
 
         Raises:
             ValueError: if the file is no translation memory.
@@ -142,10 +138,9 @@ class TranslationMemory:
             return " ".join(map(str, rows.fetchone()))
 
     def add(self, entries: Iterable[Entry]) -> int:
-        """Store entries, durably when the call returns; return how many were given.
+        """Store entries, durably when the call returns, and return how many.
 
-        Args:
-            entries: those without source or target are left out.
+        Those without source or target are left out.
         """
         count = 0
         rows = (_row(entry) for entry in entries if entry.source.strip() and entry.target.strip())
@@ -173,7 +168,6 @@ class TranslationMemory:
         """Return the best entry of this very source: in context, then corrections, then the newest.
 
         Args:
-            source: text to look up.
             languages: codes of source and target language.
             context: the sentence before the source, if known.
         """
@@ -191,20 +185,11 @@ class TranslationMemory:
         )
 
     def lookup(
-        self,
-        source: str,
-        *,
-        languages: tuple[str, str],
-        context: str = "",
-        minimum: int = 70,
-        limit: int = 5,
+        self, source: str, *, languages: tuple[str, str], minimum: int = 70, limit: int = 5
     ) -> list[Match]:
         """Return the most similar entries, best first; of equal sources only the best entry.
 
         Args:
-            source: text to look up.
-            languages: codes of source and target language.
-            context: the sentence before the source, if known.
             minimum: least similarity in percent.
             limit: maximum number of matches.
 
@@ -220,7 +205,7 @@ class TranslationMemory:
             ) from None
 
         source = source.strip()
-        exact = self.exact(source, languages=languages, context=context)
+        exact = self.exact(source, languages=languages)
         matches = [exact] if exact else []
         candidates = self._candidates(source, languages=languages)
         scored = process.extract(
@@ -271,14 +256,10 @@ class TranslationMemory:
             ).fetchall()
 
     def _combined(self, frequent: Sequence[tuple[float, str]], *, newest: int) -> Counter[int]:
-        """Votes for the entries that share all, or all but one, of up to four words.
+        """Votes for the entries that share all, or all but one, of up to four words, rarest first.
 
         These have two of any three words, so the entries of the fourth, the most frequent one, are
         read only where too many have two of the others.
-
-        Args:
-            frequent: shares of the newest entries that have a word, and words, rarest first.
-            newest: identifier of the newest entry.
         """
         first, fourth = frequent[: _COMBINED - 1], frequent[_COMBINED - 1 :]
         votes: Counter[int] = Counter()

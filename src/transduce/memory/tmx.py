@@ -18,11 +18,9 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def read_entries(path: Path, *, languages: tuple[str, str]) -> Iterator[Entry]:
-    """Read the pairs of a TMX, XLIFF, PO, CSV or JSON-lines file as it is parsed.
+    """Read the pairs of two languages in a TMX, XLIFF, PO, CSV or JSON-lines file as it is parsed.
 
-    Args:
-        path: file; its name is the entries' origin.
-        languages: codes of source and target language; units of others are left out.
+    The file's name is the entries' origin.
 
     Raises:
         ValueError: for a file of another kind or one that cannot be parsed.
@@ -42,11 +40,7 @@ def read_entries(path: Path, *, languages: tuple[str, str]) -> Iterator[Entry]:
 
 
 def tmx_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    """Return the lines of a TMX file; user keys are left out.
-
-    Args:
-        entries: any, also of several language pairs.
-    """
+    """Return the lines of a TMX file, of any language pairs; user keys are left out."""
     yield _HEADER
     for entry in entries:
         date = re.sub(r"[-:]", "", entry.created[:19]) + "Z"
@@ -60,12 +54,7 @@ def tmx_lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def open_memory(path: Path, *, languages: tuple[str, str]) -> TranslationMemory:
-    """Open a store, or read a TMX file into one that is not kept.
-
-    Args:
-        path: file; what it is follows from its ending.
-        languages: codes of source and target language, for TMX.
-    """
+    """Open a store, or read a TMX file, of these languages, into one that is not kept."""
     if pair_reader(path) is None:
         return TranslationMemory(path, create=False)
     memory = TranslationMemory(":memory:")

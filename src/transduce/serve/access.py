@@ -11,7 +11,6 @@ restart clears them.
 
 import hmac
 import ipaddress
-import logging
 import math
 import time
 from pathlib import Path
@@ -23,10 +22,9 @@ from limits.storage import storage_from_string
 from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter, RateLimiter
 from starlette.datastructures import Headers
 
-from transduce.serve.errors import HTTPError, is_deepl
+from transduce.io.atomic_folder import path_identity
+from transduce.serve.errors import LOG, HTTPError, is_deepl
 from transduce.serve.settings import NO_LIMIT, APIKey, ServerSettings, read_keys
-
-LOG = logging.getLogger("transduce.serve")
 
 UNLIMITED_CHARACTERS: Final = 10**12
 """DeepL's character limit of an account without a limit."""
@@ -52,7 +50,7 @@ class KeyFile:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._path, self._keys = settings.key_file, settings.keys
-        self._version = _version(self._path)
+        self._identity = path_identity(self._path) if self._path else ()
         self._checked = time.monotonic()
 
     def find(self, text: str) -> APIKey | None:
@@ -65,10 +63,10 @@ class KeyFile:
 
     def _read_if_changed(self, path: Path) -> None:
         self._checked = time.monotonic()
-        version = _version(path)
-        if version == self._version:
+        identity = path_identity(path)
+        if identity == self._identity:
             return
-        self._version = version
+        self._identity = identity
         try:
             self._keys = read_keys(path)
         except (OSError, ValueError) as error:
@@ -91,15 +89,12 @@ class ClientLimits:
         self._characters = FixedWindowRateLimiter(storage)
 
     def authorize(self, text: str, address: str, *, missing_status: int) -> APIKey | None:
-        """Accept a request, and count it.
+        """Accept a request, count it, and return its API key; None if none is required.
 
         Args:
             text: the request's API key; "" if it has none.
             address: IP address of the client; "" if unknown.
             missing_status: HTTP status if a key is required and the request has none.
-
-        Returns:
-            The key; None if none is required.
 
         Raises:
             HTTPError: `missing_status`; 403 for an invalid key; 429 for too many requests.
@@ -122,7 +117,6 @@ class ClientLimits:
         """Check that a key's daily quota suffices.
 
         Args:
-            key: the key.
             characters: number of characters of a request.
             path: of the request; DeepL's API has its own status.
 
@@ -183,15 +177,6 @@ def _seconds_until_reset(limiter: RateLimiter, item: RateLimitItem, client: str)
     return max(1, math.ceil(reset - time.time()))
 
 
-def _version(path: Path | None) -> tuple[int, int, int] | None:
-    """Return what changes with a file; None if it cannot be read."""
-    try:
-        status = path.stat() if path else None
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_size, status.st_ino) if status else None
-
-
 class AccessPolicy(NamedTuple):
     """Which hosts and origins are allowed; "*" is any."""
 
@@ -203,7 +188,8 @@ class AccessPolicy(NamedTuple):
     def from_settings(cls, settings: ServerSettings) -> "AccessPolicy":
         """Return the policy: the settings', or what suits the address."""
         local = _is_loopback(settings.host)
-        names = ("localhost", "127.0.0.1", "[::1]", _bracketed(settings.host))
+        host = settings.host.lower()  # of IPv6, the Host header has it in brackets
+        names = ("localhost", "127.0.0.1", "[::1]", host, f"[{host}]")
         hosts = (*names, *settings.allow_hosts) if local else settings.allow_hosts or (ANY,)
         return cls(hosts, settings.allow_origins or (() if local else (ANY,)))
 
@@ -236,11 +222,6 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-def _bracketed(host: str) -> str:
-    """Return a host as the Host header spells it: IPv6 addresses in brackets."""
-    return f"[{host}]" if ":" in host else host.lower()
 
 
 def _without_port(host: str) -> str:

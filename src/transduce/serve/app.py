@@ -77,11 +77,6 @@ _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
 _SECONDS_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 HTML: Final = "text/html; charset=utf-8"
-_PAGE_HEADERS = {
-    "cache-control": "no-cache",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}
 _MEDIA_TYPES = {
     ".html": HTML,
     ".css": "text/css; charset=utf-8",
@@ -96,7 +91,8 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
     store = ClientStore(settings.store_path)
     glossaries = ClientStore(settings.memory, durable=True) if settings.memory else store
     documents = DocumentAPI(registry, settings, store=store)
-    metrics, clients = Metrics(registry), ClientLimits(settings)
+    metrics = Metrics(registry, token=settings.metrics_auth_token)
+    clients = ClientLimits(settings)
     operations = (
         *operations_of(LibreTranslateAPI(registry, settings)),
         *operations_of(documents),
@@ -108,7 +104,7 @@ def make_app(registry: ModelRegistry, settings: ServerSettings) -> Starlette:
         *_document_operations(registry),
         *([] if settings.disable_web_ui else _page_operations()),
         *([_explorer_operation(registry, settings.beam)] if settings.explorer else []),
-        _metrics_operation(metrics, settings),
+        *operations_of(metrics),
     )
     app = Starlette(
         routes=[
@@ -135,7 +131,8 @@ class Metrics:
     batching works: batch sizes and queue lengths.
     """
 
-    def __init__(self, models: ModelRegistry) -> None:
+    def __init__(self, models: ModelRegistry, *, token: str = "") -> None:
+        self._token = token
         self._registry = registry = CollectorRegistry()
         labels = ["direction"]
         self.seconds = Histogram(
@@ -165,6 +162,15 @@ class Metrics:
         for direction in models.directions:
             direction.batcher.on_queue = self._queue_lengths.labels(direction.name).set
             direction.batcher.on_batch = partial(self._record_batch, direction.name)
+
+    @Operation("GET", "/metrics")
+    async def respond(self, request: HTTPRequest) -> Response:
+        """Return metrics in Prometheus's text format."""
+        authorization = request.headers.get("authorization", "").encode()
+        expected = f"Bearer {self._token}".encode()
+        if self._token and not hmac.compare_digest(authorization, expected):
+            raise HTTPError(401, "Unauthorized")
+        return Response(self.text(), media_type=METRICS_TYPE)
 
     def text(self) -> bytes:
         """Return all metrics, of all processes, in Prometheus's text format."""
@@ -309,19 +315,6 @@ async def _routing_error(request: Request, error: Exception) -> Response:
     return response
 
 
-def _metrics_operation(metrics: Metrics, settings: ServerSettings) -> Operation:
-    token = settings.metrics_auth_token
-
-    async def handler(request: HTTPRequest) -> Response:
-        """Return metrics in Prometheus's text format."""
-        authorization = request.headers.get("authorization", "").encode()
-        if token and not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
-            raise HTTPError(401, "Unauthorized")
-        return Response(metrics.text(), media_type=METRICS_TYPE)
-
-    return Operation("GET", "/metrics", handler=handler)
-
-
 def _document_operations(registry: ModelRegistry) -> list[Operation]:
     """Return the OpenAPI document's operations: its usual path, and LibreTranslate's."""
     response = Response(openapi_document(registry), media_type=JSON)
@@ -407,7 +400,9 @@ def _page_response(content: bytes, media_type: str, *, policy: str) -> Response:
     headers = {
         "etag": f'"{hashlib.sha256(content).hexdigest()[:32]}"',
         "content-security-policy": policy,
-        **_PAGE_HEADERS,
+        "cache-control": "no-cache",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
     }
     return Response(content, headers=headers, media_type=media_type)
 

@@ -34,14 +34,9 @@ T = TypeVar("T")
 TYPICAL_CHARACTERS, TYPICAL_BEAM = 128, 4
 """Length of a typical sentence, and its beam size: the unit of work."""
 
-_MAX_SHORT_COST = 8
-"""Work above which a sentence or function is long: it never delays short ones."""
-
-_MAX_QUEUED_REQUESTS = 4
-"""Requests of the maximum work whose long work may be queued together."""
-
-_MAX_SECONDS = 0.5
-"""Seconds of a batch after which short requests are computed between its steps."""
+_MAX_SHORT_COST = 8  # work above which a sentence or function is long: it never delays short ones
+_MAX_QUEUED_REQUESTS = 4  # requests of the maximum work whose long work may be queued together
+_MAX_SECONDS = 0.5  # seconds of a batch after which short requests are computed between its steps
 
 _MANY_TOKENS, _FEW_TOKENS, _LONG_TOKENS = BATCH_TOKENS, BATCH_TOKENS // 4, BATCH_TOKENS // 64
 """Size limit of a search in batches of typical, longer and long sentences. CTranslate2 searches 16
@@ -232,7 +227,6 @@ class Batcher:
         """Start the worker thread.
 
         Args:
-            translator: the model.
             wait_s: maximum seconds a batch waits for clients that were just answered.
             max_sentences: maximum sentences of typical length per batch.
             max_queue: maximum number of queued requests.
@@ -262,12 +256,9 @@ class Batcher:
     async def translate(
         self, sentences: Sequence[SentenceRequest], options: BatchOptions
     ) -> list[SentenceResult]:
-        """Translate sentences in batches shared with other requests.
+        """Translate sentences, in order, in batches shared with other requests.
 
         If the awaiting task is cancelled, sentences that are still queued are not computed.
-
-        Returns:
-            One result per sentence, in order.
 
         Raises:
             HTTPError: 429 if the queue is full, or full of work and this is long, 503 if the server
@@ -338,12 +329,10 @@ class Batcher:
         return queued + work > _MAX_QUEUED_REQUESTS * self._max_work
 
     def _retry_after(self) -> int:
-        """Estimate the seconds until the queue is done."""
         sentences = sum(job.remaining for job in self._queue)
         return max(1, min(60, math.ceil(sentences * self._seconds_per_sentence)))
 
     def _work(self) -> None:
-        """Compute batch after batch until closed."""
         previous_jobs, ended = 0, -math.inf
         while batch := self._next_batch(previous_jobs, wait_until=ended + self._wait_s):
             self._process(batch)

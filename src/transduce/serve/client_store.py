@@ -17,11 +17,9 @@ class ClientStore:
     """Values by kind and key, some of them for a limited time."""
 
     def __init__(self, path: Path | None = None, *, durable: bool = False) -> None:
-        """Open the store that processes share, or one of this process alone.
+        """Open a file that processes share, made if missing, or a store of this process alone.
 
-        Args:
-            path: file, which is made if it does not exist.
-            durable: whether values are on disk when a call returns.
+        `durable` says whether values are on disk when a call returns.
         """
         self._database = sqlite3.connect(
             path or "", isolation_level=None, check_same_thread=False, timeout=30
@@ -45,8 +43,6 @@ class ClientStore:
 
         Args:
             kind: what it is, such as "document".
-            key: its name.
-            value: the bytes.
             retention_s: seconds after which it is deleted.
             max_count: number of values of this kind, of which the oldest are deleted; -1 = any.
         """

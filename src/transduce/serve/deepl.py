@@ -7,7 +7,7 @@ X-Ignored-Parameters.
 """
 
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from starlette.responses import Response
@@ -39,9 +39,6 @@ from transduce.serve.text_translation import translate_texts
 
 MAX_BODY_BYTES = 128 * 1024
 """Maximum size of a request body, as in DeepL's API."""
-
-LATENCY: Final = "latency_optimized"
-"""Model type that translates greedily."""
 
 _COMMON = frozenset({"text", "target_lang", "source_lang", "glossary_id", "auth_key"})
 _TEXT_ONLY = _COMMON | {"show_billed_characters", "preserve_formatting", "model_type"}
@@ -127,7 +124,7 @@ class DeepLAPI:
         fields = read_fields(request, DeepLTranslateRequest)
         texts = request.check_texts(fields.text)
         options = self._text_options(request, fields)
-        beam = 1 if fields.model_type == LATENCY else self._settings.beam
+        beam = 1 if fields.model_type == "latency_optimized" else self._settings.beam
         results = await translate_texts(
             self._registry,
             texts,

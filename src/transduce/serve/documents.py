@@ -18,25 +18,18 @@ from pydantic import Field
 from starlette.responses import Response
 
 from transduce.data.languages import base_language
-from transduce.documents.document import Document, Segment
+from transduce.documents.document import Document, Slot
 from transduce.documents.formats import read_document
 from transduce.documents.markup import Markup
 from transduce.documents.registry import format_of_file
 from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.client_store import ClientStore
-from transduce.serve.errors import HTTPError
+from transduce.serve.errors import LOG, HTTPError
 from transduce.serve.model_registry import AUTO, NO_LANGUAGE, ModelRegistry, same_code
 from transduce.serve.parameters import Lowered, read_fields, reject_unsupported, unsupported
 from transduce.serve.requests import HTTPRequest, RequestData, Upload
-from transduce.serve.routing import (
-    LOG,
-    Content,
-    LenientModel,
-    Operation,
-    StrictModel,
-    json_response,
-)
+from transduce.serve.routing import Content, LenientModel, Operation, StrictModel, json_response
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import TextResult, translate_texts
 
@@ -166,9 +159,7 @@ class DocumentAPI:
         """Return the translation of a document, and the code of its language.
 
         Args:
-            document: the document.
             source: code of its language, or "auto", which stays if it has no words.
-            target: code of the target language.
             glossary: terms with a prescribed translation.
 
         Raises:
@@ -197,7 +188,7 @@ class DocumentAPI:
         return Response(content, headers=headers, media_type=BINARY)
 
     async def _translate_segments(
-        self, segments: Sequence[Segment], *, source: str, target: str, glossary: tuple[Term, ...]
+        self, segments: Sequence[Slot], *, source: str, target: str, glossary: tuple[Term, ...]
     ) -> list[str]:
         """Translate segments in chunks of the same markup."""
         self._registry.language(target)
@@ -208,11 +199,9 @@ class DocumentAPI:
             indices = [i for i, segment in enumerate(segments) if segment.markup == markup]
             for start in range(0, len(indices), CHUNK_SEGMENTS):
                 chunk = indices[start : start + CHUNK_SEGMENTS]
-                translate = partial(
-                    translate_texts, self._registry, [texts[i] for i in chunk], markup=markup
-                )
+                part = partial(translate_texts, self._registry, [texts[i] for i in chunk])
                 results = await _retried_while_full(
-                    partial(translate, source=source, target=target, options=options)
+                    partial(part, source=source, target=target, markup=markup, options=options)
                 )
                 for i, result in zip(chunk, results, strict=True):
                     texts[i] = result.translation.text
@@ -343,7 +332,6 @@ class DeepLDocumentAPI:
 async def _retried_while_full(
     translate: Callable[[], Awaitable[list[TextResult]]],
 ) -> list[TextResult]:
-    """Translate, again and again while the queue is full."""
     while True:
         try:
             return await translate()

@@ -1,4 +1,8 @@
-"""The error that a request is rejected with, and the API that decides its format."""
+"""The error that a request is rejected with, the API that decides its format, and the log."""
+
+import logging
+
+LOG = logging.getLogger("transduce.serve")
 
 
 class HTTPError(Exception):

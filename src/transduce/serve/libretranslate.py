@@ -68,19 +68,7 @@ class LibreTranslateAPI:
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
         self._registry = registry
         self._settings = settings
-        self._languages = _language_entries(registry)
         self._default_beam = max(way.translator.search.beam for way in registry.directions)
-        first = registry.directions[0]
-        self._frontend_settings = {
-            "apiKeys": bool(settings.keys),
-            "charLimit": settings.char_limit,
-            "filesTranslation": True,
-            "frontendTimeout": settings.frontend_timeout,
-            "keyRequired": bool(settings.keys),
-            "language": {"source": first.source, "target": first.target},
-            "suggestions": settings.memory is not None,
-            "supportedFilesFormat": SUFFIXES,
-        }
 
     @Operation("POST", "/translate", TranslateRequest, time_limits=1)
     async def translate(self, request: HTTPRequest) -> Content:
@@ -129,12 +117,31 @@ class LibreTranslateAPI:
     @Operation("GET", "/languages")
     async def languages(self, request: HTTPRequest) -> Content:
         """List the loaded languages and their target languages."""
-        return self._languages
+        registry = self._registry
+        known = {language.code: language for language in (*registry.sources(), *registry.targets())}
+        return [
+            {
+                "code": language.code,
+                "name": language.name,
+                "targets": [target.code for target in registry.targets_of(language.code)],
+            }
+            for language in known.values()
+        ]
 
     @Operation("GET", "/frontend/settings")
     async def frontend_settings(self, request: HTTPRequest) -> Content:
         """Return the settings that a page needs."""
-        return self._frontend_settings
+        settings, first = self._settings, self._registry.directions[0]
+        return {
+            "apiKeys": bool(settings.keys),
+            "charLimit": settings.char_limit,
+            "filesTranslation": True,
+            "frontendTimeout": settings.frontend_timeout,
+            "keyRequired": bool(settings.keys),
+            "language": {"source": first.source, "target": first.target},
+            "suggestions": settings.memory is not None,
+            "supportedFilesFormat": SUFFIXES,
+        }
 
     @Operation("GET", "/health")
     async def health(self, request: HTTPRequest) -> Content:
@@ -168,16 +175,3 @@ class LibreTranslateAPI:
         )
         await asyncio.to_thread(memory.add, [entry])
         return {"success": True}
-
-
-def _language_entries(registry: ModelRegistry) -> list[dict[str, object]]:
-    """Return every loaded language; one that is only a target has no targets of its own."""
-    languages = {language.code: language for language in (*registry.sources(), *registry.targets())}
-    return [
-        {
-            "code": language.code,
-            "name": language.name,
-            "targets": [target.code for target in registry.targets_of(language.code)],
-        }
-        for language in languages.values()
-    ]

@@ -22,11 +22,10 @@ from transduce.data.languages import LanguagePair, base_language
 from transduce.inference.engines.base import EngineName
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
-from transduce.io.atomic_folder import folder_identity, sha256
+from transduce.io.atomic_folder import path_identity, sha256
 from transduce.memory.store import TranslationMemory
 from transduce.serve.batcher import Batcher
-from transduce.serve.errors import HTTPError
-from transduce.serve.routing import LOG
+from transduce.serve.errors import LOG, HTTPError
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 
 if TYPE_CHECKING:
@@ -131,7 +130,6 @@ def probable_source(
     probable language that can be translated, and only a clear one in another.
 
     Args:
-        text: what was classified.
         guesses: its possible languages, most probable first.
         sources: codes of the languages with a model into the target.
     """
@@ -213,13 +211,7 @@ class ModelRegistry:
         return [language for way in self.directions for language in (way.source, way.target)]
 
     async def detect(self, text: str) -> Sequence[DetectedLanguage]:
-        """Return the possible languages of a text, most probable first.
-
-        The detector is slow, so it runs in a thread.
-
-        Raises:
-            HTTPError: as `LanguageDetector.detect`.
-        """
+        """Return the possible languages of a text, by the detector, which is slow, in a thread."""
         return await asyncio.to_thread(self.detector.detect, text)
 
     async def detect_source(self, text: str, target: str | None = None) -> DetectedLanguage:
@@ -283,7 +275,7 @@ def load_models(
     pending = [parse_direction(text) for text in languages]
     paths: dict[tuple[str, str], Path] = {}
     directions: list[Direction] = []
-    identities = [folder_identity(find_bundle(path)) for path in models]  # before loading
+    identities = [path_identity(find_bundle(path)) for path in models]  # before loading
 
     def load_translator(bundle: Bundle) -> Translator:
         translator = Translator.from_bundle(
@@ -353,7 +345,7 @@ class ModelWatcher:
     def _watch(self) -> None:
         while not self._closing.wait(_WATCH_S):
             for index, (path, loaded) in enumerate([*self._identities.items()]):
-                identity = folder_identity(find_bundle(path))
+                identity = path_identity(find_bundle(path))
                 if identity and identity != loaded:
                     self._identities[path] = identity
                     try:
@@ -417,8 +409,6 @@ def make_direction(
     """Make a direction of a model: start its batcher, open the translation memory.
 
     Args:
-        bundle: the model.
-        translator: its translator.
         settings: batching limits, and the file of the memory.
         pair: the direction, of a model that has several.
     """

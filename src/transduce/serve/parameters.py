@@ -57,8 +57,6 @@ def read_fields(request: HTTPRequest, model: type[ModelT], *, key_field: str = "
     a single text is a list of one.
 
     Args:
-        request: the request.
-        model: what it is to be.
         key_field: name of the field of the API key; "0" is none, as OPUS-CAT's plug-ins send it.
 
     Raises:

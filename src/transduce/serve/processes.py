@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import NamedTuple
 
-from transduce.serve.routing import LOG
+from transduce.serve.errors import LOG
 from transduce.serve.server import log_to_stderr, stop_signals_handled
 from transduce.serve.settings import ServerSettings
 
@@ -46,16 +46,12 @@ class Worker(NamedTuple):
 def supervise(
     work: Work, settings: ServerSettings, *, bound: socket.socket, on_ready: Callable[[str], None]
 ) -> int:
-    """Serve with several processes until a signal arrives.
+    """Serve with several processes until a signal arrives; return the largest of their exit codes.
 
     Args:
         work: what each of them does.
         settings: their number, and all else.
-        bound: the socket.
         on_ready: called with a worker's line once all are ready.
-
-    Returns:
-        The exit code: the largest of the workers'.
     """
     log_to_stderr()
     with _shared_folder() as folder:

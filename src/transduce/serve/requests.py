@@ -196,12 +196,7 @@ class HTTPRequest(Request):
 
 
 async def read_body(scope: Scope, receive: Receive, *, max_bytes: int) -> bytes:
-    """Read the body of a request.
-
-    Args:
-        scope: ASGI scope of the request.
-        receive: ASGI channel of the body.
-        max_bytes: maximum size.
+    """Read the body of a request, of at most `max_bytes`.
 
     Raises:
         HTTPError: 413 if the body is too large, 415 if it is compressed, 400 if Content-Length is
@@ -243,7 +238,6 @@ def _reject_constant(word: str) -> NoReturn:
 
 
 def _url_encoded(content: bytes, *, source: str) -> list[tuple[str, str]]:
-    """Parse `a=b&c=d`."""
     try:
         return parse_qsl(
             content.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
@@ -256,7 +250,6 @@ def _url_encoded(content: bytes, *, source: str) -> list[tuple[str, str]]:
 
 
 def _multipart(content: bytes, options: str) -> tuple[list[tuple[str, str]], dict[str, Upload]]:
-    """Parse the fields and files of a multipart form."""
     from python_multipart.exceptions import FormParserError
     from python_multipart.multipart import Field, File, FormParser, parse_options_header
 

@@ -6,7 +6,6 @@ kind, or a query string.
 """
 
 import asyncio
-import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -19,11 +18,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from transduce.serve.access import ClientLimits
-from transduce.serve.errors import HTTPError, is_deepl
+from transduce.serve.errors import LOG, HTTPError, is_deepl
 from transduce.serve.requests import SHUTDOWN, HTTPRequest, read_body
 from transduce.serve.settings import ServerSettings
-
-LOG = logging.getLogger("transduce.serve")
 
 JSON = "application/json"
 
@@ -64,10 +61,6 @@ _MARK = "operations"
 MethodT = TypeVar("MethodT", bound=Callable[..., Awaitable[Response | Content | None]])
 
 
-async def _unbound(request: HTTPRequest) -> Response:
-    raise NotImplementedError("operations_of binds the handler")
-
-
 @dataclass(frozen=True, slots=True)
 class Operation:
     """A path and method: its handler, request and limits. As a decorator, of its handler."""
@@ -78,7 +71,8 @@ class Operation:
     request: type[BaseModel] | None = None
     """Fields of the request; None if its body is not read."""
     _: KW_ONLY
-    handler: Handler = _unbound
+    handler: Handler | None = None
+    """None until `operations_of` binds it."""
     success_status: int = 200
     """Of a handler that returns JSON content."""
     max_body_bytes: int = sys.maxsize
@@ -142,6 +136,7 @@ class Endpoint:
 
     async def _handle(self, request: HTTPRequest) -> Response:
         await request.parse_if_large()
+        assert self.operation.handler is not None
         result = await self.operation.handler(request)
         request.charge()
         if isinstance(result, Response):

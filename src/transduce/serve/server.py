@@ -77,7 +77,6 @@ def run(
     """Serve until a signal arrives.
 
     Args:
-        app: the application.
         settings: time limits.
         bound: a socket from `bind`; it is closed at the end.
         on_ready: called once requests are accepted.
@@ -251,7 +250,6 @@ class _DeadlineProtocol(H11Protocol):
 
     @property
     def last_request(self) -> RequestResponseCycle | None:
-        """The latest request of the connection, if any."""
         return self.cycle
 
     def update_phase(self) -> None:

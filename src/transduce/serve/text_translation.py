@@ -100,10 +100,7 @@ async def translate_in_direction(
     that it has, or that is a term of the glossary as a whole, is replaced by its translation.
 
     Args:
-        direction: the model.
         texts: texts of any length; parts without letters or digits are copied.
-        markup: markup to preserve.
-        options: decoding options.
         rules: what tags mean, if the markup is "html".
         prefix: forced beginning of the translation of each text's first sentence.
         align: whether to align every sentence.
@@ -173,12 +170,7 @@ async def translate_texts(
     A text in the target language, or without words, is returned unchanged.
 
     Args:
-        registry: the loaded models.
-        texts: texts of any length.
         source: code of their language, or "auto".
-        target: code of the target language.
-        markup: markup to preserve.
-        options: decoding options.
         rules: what tags mean, if the markup is "html".
 
     Raises:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transduce.documents.document import Segment
 from transduce.documents.formats import read_document, wrap_lines
 
 FORMATS = (".txt", ".srt", ".vtt", ".po", ".html")
@@ -124,10 +123,11 @@ def test_any_text_comes_back(text: str):
 
 
 def test_a_text_and_a_page_are_one_segment():
-    assert read_document("b/A.TXT", b"\xef\xbb\xbfA\n").segments == (
-        Segment("A\n", "placeholders"),
-    )
-    assert read_document("a.htm", b"<p>A").segments == (Segment("<p>A", "html"),)
+    (text,) = read_document("b/A.TXT", b"\xef\xbb\xbfA\n").segments
+    (page,) = read_document("a.htm", b"<p>A").segments
+
+    assert (text.text, text.markup) == ("A\n", "placeholders")
+    assert (page.text, page.markup) == ("<p>A", "html")
 
 
 # Subtitles

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from transduce.io.streams import open_compressed, open_output, read_lines
+from transduce.io.streams import compressed_stream, open_output, read_lines
 
 TEXT = "ä\nb\n".encode()
 
@@ -59,7 +59,7 @@ def test_what_is_written_compressed_is_read_again_and_always_the_same(suffix: st
         _zstd()
     for file in files:
         file.parent.mkdir()
-        with open_compressed(file, "wb") as out:
+        with compressed_stream(file, suffix, mode="wb") if suffix else file.open("wb") as out:
             out.write(TEXT)
 
     assert read_lines(files[0]) == ["ä", "b"]
