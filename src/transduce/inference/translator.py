@@ -417,6 +417,7 @@ class Translator:
             first_line: line number of the first sentence, for messages.
             progress: called with the number of finished sentences after each batch.
             target: code of the target language, for a model of several; see `to`.
+            unknown: keywords that do not exist; the message names the current one.
 
         Returns:
             One translation per sentence, in order.
