@@ -40,11 +40,11 @@ def test_the_equation_is_torchs_kernel(mask: Tensor | None):
     past = KeyValue(draw(2, 3, 11, 5, seed=2), draw(2, 3, 11, 7, seed=3))
 
     readable = scaled_dot_product_attention(queries, *past, mask)
-    ours = scaled_dot_product_attention_cpu(queries, *past, mask=mask, causal=False)
+    result = scaled_dot_product_attention_cpu(queries, *past, mask=mask, causal=False)
 
     kernel = F.scaled_dot_product_attention(queries, past.keys, past.values, attn_mask=mask)
     torch.testing.assert_close(readable, kernel)
-    torch.testing.assert_close(ours, kernel)
+    torch.testing.assert_close(result, kernel)
 
 
 def test_the_equation_is_torchs_kernel_when_causal():
@@ -52,11 +52,11 @@ def test_the_equation_is_torchs_kernel_when_causal():
     past = KeyValue(draw(2, 3, 6, 5, seed=2), draw(2, 3, 6, 7, seed=3))
 
     readable = scaled_dot_product_attention(queries, *past, triangle())
-    ours = scaled_dot_product_attention_cpu(queries, *past, mask=None, causal=True)
+    result = scaled_dot_product_attention_cpu(queries, *past, mask=None, causal=True)
 
     kernel = F.scaled_dot_product_attention(queries, past.keys, past.values, is_causal=True)
     torch.testing.assert_close(readable, kernel)
-    torch.testing.assert_close(ours, kernel)
+    torch.testing.assert_close(result, kernel)
 
 
 @pytest.mark.parametrize("short", [0, 128 * 128], ids=["kernel", "written out"])
@@ -95,8 +95,8 @@ def test_the_two_ways_have_one_gradient(causal: bool, monkeypatch: pytest.Monkey
         attention(x, attention.project_kv(x), causal=causal).square().sum().backward()
         return [tensor.grad for tensor in (x, *attention.parameters()) if tensor.grad is not None]
 
-    for kernel, ours in zip(gradients(0), gradients(128 * 128), strict=True):
-        torch.testing.assert_close(ours, kernel, rtol=1e-10, atol=1e-12)
+    for kernel, result in zip(gradients(0), gradients(128 * 128), strict=True):
+        torch.testing.assert_close(result, kernel, rtol=1e-10, atol=1e-12)
 
 
 def test_a_whole_model_says_the_same_either_way(tiny, monkeypatch: pytest.MonkeyPatch):
@@ -104,10 +104,10 @@ def test_a_whole_model_says_the_same_either_way(tiny, monkeypatch: pytest.Monkey
     target = torch.randint(2, 36, (3, 7), generator=torch.Generator().manual_seed(2))
     mask = (torch.arange(11) < torch.tensor([11, 4, 8])[:, None])[:, None, None]
 
-    ours = tiny(source, mask, target)
+    result = tiny(source, mask, target)
     monkeypatch.setattr("transduce.model.kernels.WRITTEN_OUT_MAX_SCORES", 0)
 
-    torch.testing.assert_close(tiny(source, mask, target), ours)
+    torch.testing.assert_close(tiny(source, mask, target), result)
 
 
 @pytest.mark.parametrize("bias", [False, True])

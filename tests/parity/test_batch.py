@@ -68,15 +68,15 @@ def test_padding_the_target_changes_nothing(tiny: Transformer):
 def test_filling_a_batch_up_changes_neither_loss_nor_gradients(tiny: Transformer, rows: slice):
     tiny.double()
     batch = collate(SOURCES[rows], TARGETS[rows], pad=36, eos=0)
-    found: list[tuple[Tensor, ...]] = []
+    results: list[tuple[Tensor, ...]] = []
 
-    for each in (batch, pad_to_bucket(batch, pad=36)):
-        hidden = tiny.hidden_states(each.source, each.source_mask, each.target_in)
+    for variant in (batch, pad_to_bucket(batch, pad=36)):
+        hidden = tiny.hidden_states(variant.source, variant.source_mask, variant.target_in)
         hidden, pieces = output_projection_inputs(tiny, hidden)
-        loss = chunked_cross_entropy(hidden, pieces, each.target_out, smoothing=0.1).smoothed
-        found.append((loss, *torch.autograd.grad(loss, list(tiny.parameters()))))
+        loss = chunked_cross_entropy(hidden, pieces, variant.target_out, smoothing=0.1).smoothed
+        results.append((loss, *torch.autograd.grad(loss, list(tiny.parameters()))))
 
-    torch.testing.assert_close(found[1], found[0])
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_filled_batches_have_few_shapes():
@@ -84,14 +84,14 @@ def test_filled_batches_have_few_shapes():
         batch = collate([[5] * (wide - 1)] * rows, [[6] * (long - 1)] * rows, pad=36, eos=0)
         shape = (-(-rows // 8) * 8, -(-max(wide, long) // 2) * 2)
 
-        made = pad_to_bucket(batch, pad=36)
+        padded = pad_to_bucket(batch, pad=36)
 
-        assert made.source.shape == made.target_in.shape == made.target_out.shape == shape
-        assert made.source_mask is not None
-        assert made.source_mask.sum(-1).flatten().tolist() == [wide] * rows + [1] * (
+        assert padded.source.shape == padded.target_in.shape == padded.target_out.shape == shape
+        assert padded.source_mask is not None
+        assert padded.source_mask.sum(-1).flatten().tolist() == [wide] * rows + [1] * (
             shape[0] - rows
         )
-        assert int((made.target_out != 36).sum()) == made.target_tokens == rows * long
+        assert int((padded.target_out != 36).sum()) == padded.target_tokens == rows * long
 
 
 def test_a_changed_future_token_leaves_past_logits_bit_equal(tiny: Transformer):

@@ -29,8 +29,8 @@ def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
         "output_bias": True,
     }
     torch.manual_seed(1)
-    made = replace(config, **(departures if request.param == "departures" else {}))
-    model = Transformer(made).eval()
+    model_config = replace(config, **(departures if request.param == "departures" else {}))
+    model = Transformer(model_config).eval()
     for weight in model.parameters():
         if weight.dim() == 1:
             torch.nn.init.normal_(weight, mean=weight.mean().item(), std=0.1)
@@ -41,10 +41,10 @@ def tiny(config: ModelConfig, request: pytest.FixtureRequest) -> Transformer:
 def test_its_logits_are_those_of_float32_rounded(tiny: Transformer):
     short = in_bfloat16(tiny, embedding=True)
 
-    made, exact = (model(SOURCE, None, TARGET) for model in (short, tiny))
+    rounded, exact = (model(SOURCE, None, TARGET) for model in (short, tiny))
 
-    assert made.dtype == torch.bfloat16
-    assert 0 < (made.float() - exact).norm() < 0.02 * exact.norm()
+    assert rounded.dtype == torch.bfloat16
+    assert 0 < (rounded.float() - exact).norm() < 0.02 * exact.norm()
 
 
 @torch.inference_mode()
@@ -52,11 +52,11 @@ def test_step_by_step_it_says_what_it_says_at_once(tiny: Transformer):
     short = in_bfloat16(tiny, embedding=True)
     steps = FusedDecoder(short, SOURCE, None)
 
-    each = torch.stack([steps.step(column) for column in TARGET.T], 1)
+    stepwise = torch.stack([steps.step(column) for column in TARGET.T], 1)
 
     exact = tiny(SOURCE, None, TARGET)
-    assert each.dtype == torch.bfloat16
-    assert (each.float() - exact).norm() < 0.02 * exact.norm()
+    assert stepwise.dtype == torch.bfloat16
+    assert (stepwise.float() - exact).norm() < 0.02 * exact.norm()
 
 
 @pytest.mark.parametrize("embedding", [False, True])

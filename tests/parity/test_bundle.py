@@ -57,14 +57,14 @@ def test_a_loaded_bundle_translates_as_the_saved_one_did(bundle: Bundle, tmp_pat
     loaded = Bundle.load(tmp_path / "model")
     texts = ["one two three", "four", "", "five five two one"]
 
-    found = [
-        TorchEngine(one.model, pad=36, eos=EOS, device="cpu").search(
-            [Request(tuple(ids)) for ids in one.tokenizer.encode_all(texts)], one.search
+    translations = [
+        TorchEngine(candidate.model, pad=36, eos=EOS, device="cpu").search(
+            [Request(tuple(ids)) for ids in candidate.tokenizer.encode_all(texts)], candidate.search
         )
-        for one in (bundle, loaded)
+        for candidate in (bundle, loaded)
     ]
 
-    assert found[0] == found[1]
+    assert translations[0] == translations[1]
 
 
 def test_training_goes_on_from_translations_longer_than_the_table(bundle: Bundle):

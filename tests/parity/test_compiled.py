@@ -29,13 +29,13 @@ SCRIPT = Path(__file__).parents[1] / "compiling.py"
 def test_gradients_are_those_of_the_layers_as_written(config: ModelConfig):
     command = [sys.executable, SCRIPT, json.dumps(asdict(config))]
 
-    found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    result = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
-    assert found["as_written"] == [0.0, 0], "nothing is compiled where a model is read as written"
-    difference, graphs = found["compiled"]
+    assert result["as_written"] == [0.0, 0], "nothing is compiled where a model is read as written"
+    difference, graphs = result["compiled"]
     assert difference < 1e-5
     assert 2 <= graphs <= 8, "an encoder's layer and a decoder's, for two kinds of batches"
-    assert found["same_keys"], "a compiled model is written as any other"
+    assert result["same_keys"], "a compiled model is written as any other"
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -74,7 +74,7 @@ def test_what_training_passes_is_compiled_and_what_is_validated_is_not(
         config=TrainConfig(updates=2, validate_every=2, compile=True, precision=precision),
         validate=validate,
         folder=tmp_path,
-        on_best=lambda model, found: None,
+        on_best=lambda model, evaluation: None,
         on_event=lambda event: None,
     )
 

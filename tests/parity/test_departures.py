@@ -66,11 +66,11 @@ def test_the_feed_forward_drops_between_activation_and_second_map():
     feed, x = FeedForward(14, 23, dropout=0.4), torch.randn(2, 5, 14)
 
     torch.manual_seed(7)
-    ours = feed(x)
+    result = feed(x)
     torch.manual_seed(7)
     by_hand = feed.outer(drop(feed.inner(x).relu(), 0.4))
 
-    assert torch.equal(ours, by_hand)
+    assert torch.equal(result, by_hand)
     assert torch.equal(feed.eval()(x), feed.outer(feed.inner(x).relu()))
 
 

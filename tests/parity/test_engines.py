@@ -46,13 +46,13 @@ def both(
         )
     )
     bundle = bundle_of(model, corpus.tokenizer)
-    asked = requests(23, corpus.tokenizer.vocab_size)
-    ours = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
-    theirs = Ct2Engine(bundle, cache=Cache(cache))
+    batch = requests(23, corpus.tokenizer.vocab_size)
+    torch_engine = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
+    ct2_engine = Ct2Engine(bundle, cache=Cache(cache))
     return list(
         zip(
-            ours.search(asked, config),
-            theirs.search(asked, config, token_scores=False),
+            torch_engine.search(batch, config),
+            ct2_engine.search(batch, config, token_scores=False),
             strict=True,
         )
     )
@@ -63,35 +63,47 @@ def both(
 def test_both_engines_find_the_same(
     shape: tuple[str, str, str], beam: int, corpus: Corpus, tmp_path: Path
 ):
-    found = both(shape, corpus, tmp_path, SearchConfig(beam=beam, alpha=0.6, extra=11))
+    results = both(shape, corpus, tmp_path, SearchConfig(beam=beam, alpha=0.6, extra=11))
 
-    differ = [(one[0], other[0]) for one, other in found if one[0].ids != other[0].ids]
+    differ = [
+        (torch_result[0], ct2_result[0])
+        for torch_result, ct2_result in results
+        if torch_result[0].ids != ct2_result[0].ids
+    ]
     far = [pair for pair in differ if abs(pair[0].score - pair[1].score) > NEAR]
     assert not far
     assert len(differ) <= 1, f"too many to be ties: {differ}"
-    for one, other in found:
-        assert other[0].score == pytest.approx(one[0].score, abs=NEAR)
+    for torch_result, ct2_result in results:
+        assert ct2_result[0].score == pytest.approx(torch_result[0].score, abs=NEAR)
 
 
 def test_both_engines_rank_all_hypotheses_alike(corpus: Corpus, tmp_path: Path):
     config = SearchConfig(beam=3, alpha=0.0, extra=17)
 
-    found = both(("post", "relu", "sinusoid"), corpus, tmp_path, config)
+    results = both(("post", "relu", "sinusoid"), corpus, tmp_path, config)
 
-    pairs = [pair for one, other in found for pair in zip(one, other, strict=True)]
-    assert [one.ids for one, _ in pairs] == [other.ids for _, other in pairs]
-    assert [one.finished for one, _ in pairs] == [other.finished for _, other in pairs]
-    assert [other.log_prob for _, other in pairs] == pytest.approx(
-        [one.log_prob for one, _ in pairs], abs=NEAR
+    pairs = [
+        pair
+        for torch_result, ct2_result in results
+        for pair in zip(torch_result, ct2_result, strict=True)
+    ]
+    assert [torch_result.ids for torch_result, _ in pairs] == [
+        ct2_result.ids for _, ct2_result in pairs
+    ]
+    assert [torch_result.finished for torch_result, _ in pairs] == [
+        ct2_result.finished for _, ct2_result in pairs
+    ]
+    assert [ct2_result.log_prob for _, ct2_result in pairs] == pytest.approx(
+        [torch_result.log_prob for torch_result, _ in pairs], abs=NEAR
     )
 
 
 def test_the_sentences_end_of_themselves_and_by_their_limit(corpus: Corpus, tmp_path: Path):
     config = SearchConfig(beam=4, alpha=0.6, extra=11)
 
-    found = both(("post", "relu", "sinusoid"), corpus, tmp_path, config)
+    results = both(("post", "relu", "sinusoid"), corpus, tmp_path, config)
 
-    assert {other.finished for _, hypotheses in found for other in hypotheses} == {True, False}
+    assert {other.finished for _, hypotheses in results for other in hypotheses} == {True, False}
 
 
 def test_int8_cuts_no_product_off(corpus: Corpus, tmp_path: Path):
@@ -101,19 +113,22 @@ def test_int8_cuts_no_product_off(corpus: Corpus, tmp_path: Path):
         for name, weight in model.named_parameters():
             if weight.dim() == 2 and name != "embedding.weight":
                 weight.copy_(weight.sign() * weight.std())
-    asked = requests(23, corpus.tokenizer.vocab_size)
+    batch = requests(23, corpus.tokenizer.vocab_size)
     config = SearchConfig(beam=1, extra=11)
-    ours = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
+    torch_engine = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
     engine = Ct2Engine(
         bundle_of(model, corpus.tokenizer), compute_type="int8", cache=Cache(tmp_path)
     )
 
-    found = [hypotheses[0] for hypotheses in engine.search(asked, config)]
+    hypotheses_found = [hypotheses[0] for hypotheses in engine.search(batch, config)]
 
-    pairs = [(one.source, said.ids) for one, said in zip(asked, found, strict=True)]
+    pairs = [
+        (request.source, hypothesis.ids)
+        for request, hypothesis in zip(batch, hypotheses_found, strict=True)
+    ]
     gaps = [
         abs(a - b)
-        for said, exact in zip(found, ours.score(pairs), strict=True)
-        for a, b in zip(said.log_probs, exact, strict=False)
+        for hypothesis, exact in zip(hypotheses_found, torch_engine.score(pairs), strict=True)
+        for a, b in zip(hypothesis.log_probs, exact, strict=False)
     ]
     assert sum(gaps) / len(gaps) < 0.1  # 3.0 where products are cut off

@@ -43,11 +43,11 @@ def gradients(loss: Callable[[Tensor, Tensor, float], LossSums], smoothing: floa
 def test_both_sums_are_equal(smoothing: float):
     hidden, embedding = drawn()
 
-    ours, by_hand = chunked(hidden, embedding, smoothing), written(hidden, embedding, smoothing)
+    result, by_hand = chunked(hidden, embedding, smoothing), written(hidden, embedding, smoothing)
 
-    torch.testing.assert_close(ours.smoothed, by_hand.smoothed, rtol=1e-12, atol=0)
-    torch.testing.assert_close(ours.plain, by_hand.plain, rtol=1e-12, atol=0)
-    assert ours.correct == by_hand.correct
+    torch.testing.assert_close(result.smoothed, by_hand.smoothed, rtol=1e-12, atol=0)
+    torch.testing.assert_close(result.plain, by_hand.plain, rtol=1e-12, atol=0)
+    assert result.correct == by_hand.correct
 
 
 def test_pieces_with_the_highest_probability_are_counted():
@@ -63,10 +63,10 @@ def test_pieces_with_the_highest_probability_are_counted():
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
 def test_both_gradients_are_equal(smoothing: float):
-    for ours, by_hand in zip(
+    for result, by_hand in zip(
         gradients(chunked, smoothing), gradients(written, smoothing), strict=True
     ):
-        torch.testing.assert_close(ours, by_hand, rtol=0, atol=1e-12)
+        torch.testing.assert_close(result, by_hand, rtol=0, atol=1e-12)
 
 
 def test_the_gradient_is_the_slope():
@@ -78,9 +78,9 @@ def test_the_gradient_is_the_slope():
 def test_in_single_precision_they_agree_as_far_as_it_goes():
     hidden, embedding = drawn(torch.float32)
 
-    ours, by_hand = chunked(hidden, embedding, 0.1), written(hidden, embedding, 0.1)
+    result, by_hand = chunked(hidden, embedding, 0.1), written(hidden, embedding, 0.1)
 
-    torch.testing.assert_close(ours.smoothed, by_hand.smoothed)
+    torch.testing.assert_close(result.smoothed, by_hand.smoothed)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 11, 512])
@@ -88,8 +88,8 @@ def test_the_size_of_a_chunk_changes_nothing(chunk: int, monkeypatch: pytest.Mon
     before = gradients(chunked, 0.1)
     monkeypatch.setattr("transduce.model.loss.CHUNK", chunk)
 
-    for one, other in zip(before, gradients(chunked, 0.1), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    for gradient, expected in zip(before, gradients(chunked, 0.1), strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
@@ -97,7 +97,7 @@ def test_it_is_torchs_cross_entropy_over_the_pieces_without_pad(smoothing: float
     hidden, embedding = drawn()
     real = TARGET != 10
 
-    ours = chunked(hidden, embedding, smoothing)
+    result = chunked(hidden, embedding, smoothing)
 
     torchs = F.cross_entropy(
         (hidden @ embedding.T)[real][:, :10],
@@ -105,7 +105,7 @@ def test_it_is_torchs_cross_entropy_over_the_pieces_without_pad(smoothing: float
         label_smoothing=smoothing,
         reduction="sum",
     )
-    torch.testing.assert_close(ours.smoothed, torchs, rtol=1e-12, atol=0)
+    torch.testing.assert_close(result.smoothed, torchs, rtol=1e-12, atol=0)
 
 
 def test_padding_and_its_row_get_no_gradient():
@@ -126,14 +126,14 @@ def test_only_the_embedding_may_learn():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_what_is_compiled_is_the_same_loss(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("transduce.model.loss.compiled_logit_gradients", lambda: logit_gradients)
-    found: list[list[Tensor]] = []
+    results: list[list[Tensor]] = []
     for compiled in (False, True):
         hidden, embedding = drawn(dtype)
         sums = chunked_cross_entropy(hidden, embedding, TARGET, smoothing=0.1, compiled=compiled)
         sums.smoothed.backward()
         grads = [tensor.grad for tensor in (hidden, embedding) if tensor.grad is not None]
-        found.append([*sums, *grads])
+        results.append([*sums, *grads])
 
-    assert len(found[0]) == 5
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    assert len(results[0]) == 5
+    for compiled_result, eager_result in zip(*results, strict=True):
+        torch.testing.assert_close(compiled_result, eager_result)

@@ -46,20 +46,20 @@ def gradients(model: Transformer, cut: Sequence[Sequence[int]]) -> list[Tensor]:
 def test_gradients_do_not_depend_on_the_cut(tiny: Transformer, cut: Sequence[Sequence[int]]):
     tiny.double()
 
-    whole, parts = gradients(tiny, CUTS[0]), gradients(tiny, cut)
+    single, parts = gradients(tiny, CUTS[0]), gradients(tiny, cut)
 
-    for one, other in zip(whole, parts, strict=True):
-        torch.testing.assert_close(other, one, rtol=0, atol=1e-12)
+    for expected, gradient in zip(single, parts, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("cut", CUTS[1:], ids=["two", "three", "five"])
 def test_in_single_precision_gradients_agree_as_far_as_it_goes(
     tiny: Transformer, cut: Sequence[Sequence[int]]
 ):
-    whole, parts = gradients(tiny, CUTS[0]), gradients(tiny, cut)
+    single, parts = gradients(tiny, CUTS[0]), gradients(tiny, cut)
 
-    for one, other in zip(whole, parts, strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
+    for expected, gradient in zip(single, parts, strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["adam", "muon"])

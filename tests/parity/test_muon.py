@@ -15,18 +15,18 @@ def test_a_batch_is_its_matrices_one_by_one():
 
     together = orthogonalise(matrices)
 
-    for one, alone in zip(together, matrices, strict=True):
-        torch.testing.assert_close(one, orthogonalise(alone[None])[0], rtol=0, atol=1e-12)
+    for batched, alone in zip(together, matrices, strict=True):
+        torch.testing.assert_close(batched, orthogonalise(alone[None])[0], rtol=0, atol=1e-12)
 
 
 def test_the_iteration_is_the_quintics_on_every_singular_value():
     matrix = draw(7, 11)
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
 
-    made = orthogonalise(matrix[None])[0]
+    result = orthogonalise(matrix[None])[0]
 
     values = composed(values / (BOUND_MARGIN * values.pow(4).sum() ** 0.25))
-    torch.testing.assert_close(made, left @ values.diag() @ right, rtol=0, atol=1e-5)
+    torch.testing.assert_close(result, left @ values.diag() @ right, rtol=0, atol=1e-5)
 
 
 def test_from_a_hundredth_of_the_bound_on_all_come_near_one():

@@ -67,8 +67,10 @@ def test_their_gradients_are_those_of_the_masked_equation(
     gradients = torch.autograd.grad(read, given, pull)
 
     written = by_hand(*given, radius=radius, mask=mask, causal=causal)
-    for ours, theirs in zip(gradients, torch.autograd.grad(written, given, pull), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    for gradient, expected in zip(
+        gradients, torch.autograd.grad(written, given, pull), strict=True
+    ):
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("length", [37, 347])

@@ -52,31 +52,33 @@ def test_translations_are_equal_under_every_constraint(
     sources = [(3, 5, 7, 11), (4,), (2, 9, 6, 12, 13)]
     requests = [Request(source, prefix=prefix) for source in sources]
 
-    ours, theirs = (engine.search(requests, config, constraints) for engine in engines)
+    results, expected_results = (engine.search(requests, config, constraints) for engine in engines)
 
-    for found, expected in zip(ours, theirs, strict=True):
-        assert [best.ids for best in found] == [best.ids for best in expected]
-        assert [best.finished for best in found] == [best.finished for best in expected]
-        for one, other in zip(found, expected, strict=True):
-            assert one.score == pytest.approx(other.score, abs=1e-5)
-            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-5)
+    for hypotheses, expected_hypotheses in zip(results, expected_results, strict=True):
+        assert [best.ids for best in hypotheses] == [best.ids for best in expected_hypotheses]
+        assert [best.finished for best in hypotheses] == [
+            best.finished for best in expected_hypotheses
+        ]
+        for hypothesis, expected in zip(hypotheses, expected_hypotheses, strict=True):
+            assert hypothesis.score == pytest.approx(expected.score, abs=1e-5)
+            assert hypothesis.log_probs == pytest.approx(expected.log_probs, abs=1e-5)
 
 
 def test_scores_are_equal_whatever_is_scored_together(engines: tuple[NumpyEngine, TorchEngine]):
-    ours, theirs = (engine.score(PAIRS) for engine in engines)
+    scores, expected_scores = (engine.score(PAIRS) for engine in engines)
 
-    for found, expected in zip(ours, theirs, strict=True):
-        assert found == pytest.approx(expected, abs=1e-5)
+    for score, expected in zip(scores, expected_scores, strict=True):
+        assert score == pytest.approx(expected, abs=1e-5)
 
 
 def test_next_pieces_are_equal(engines: tuple[NumpyEngine, TorchEngine]):
     request = Request((3, 5, 7), prefix=(4, 6))
 
-    ours, theirs = (engine.next_pieces(request, 7) for engine in engines)
+    numpy_pieces, torch_pieces = (engine.next_pieces(request, 7) for engine in engines)
 
-    assert [piece.id for piece in ours] == [piece.id for piece in theirs]
-    log_probs = [piece.log_prob for piece in theirs]
-    assert [piece.log_prob for piece in ours] == pytest.approx(log_probs, abs=1e-5)
+    assert [piece.id for piece in numpy_pieces] == [piece.id for piece in torch_pieces]
+    log_probs = [piece.log_prob for piece in torch_pieces]
+    assert [piece.log_prob for piece in numpy_pieces] == pytest.approx(log_probs, abs=1e-5)
 
 
 def test_logits_that_are_no_numbers_are_refused_by_name(model: Transformer):

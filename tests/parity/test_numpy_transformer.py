@@ -42,11 +42,11 @@ def twins(features: dict[str, Any]) -> tuple[Transformer, NumpyTransformer]:
 @every_feature
 @torch.no_grad()
 def test_logits_of_padded_batches_are_equal(features: dict[str, Any]):
-    model, ours = twins(features)
+    model, numpy_model = twins(features)
     mask = MASK[:, None, None]
 
     expected = model(SOURCES, mask, TARGETS)
-    logits = ours(SOURCES.numpy(), mask.numpy(), TARGETS.numpy())
+    logits = numpy_model(SOURCES.numpy(), mask.numpy(), TARGETS.numpy())
 
     assert logits.dtype == np.float32
     torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-5, rtol=0)
@@ -55,31 +55,31 @@ def test_logits_of_padded_batches_are_equal(features: dict[str, Any]):
 @every_feature
 @torch.no_grad()
 def test_steps_are_equal_to_the_pass_over_the_target_after_any_reordering(features: dict[str, Any]):
-    model, ours = twins(features)
+    model, numpy_model = twins(features)
     source, rows = SOURCES[:1], torch.tensor([[PAD, 4, 13, 9], [PAD, 4, 7, 2]])
 
-    decoder = NumpyDecoder(ours, source[0].tolist())
+    decoder = NumpyDecoder(numpy_model, source[0].tolist())
     decoder.step([PAD])
     decoder.reorder([0, 0])
     decoder.step([9, 4])
     decoder.reorder([1, 1])
     decoder.step([13, 7])
-    found = decoder.step([9, 2])
+    log_probs = decoder.step([9, 2])
 
     logits = model(source.expand(2, -1), None, rows)[:, -1]
     expected = logits[:, :PAD].log_softmax(-1)
-    torch.testing.assert_close(torch.from_numpy(found)[:, :PAD], expected, atol=1e-5, rtol=0)
-    assert (found[:, PAD] == -np.inf).all()
+    torch.testing.assert_close(torch.from_numpy(log_probs)[:, :PAD], expected, atol=1e-5, rtol=0)
+    assert (log_probs[:, PAD] == -np.inf).all()
 
 
 @every_feature
 def test_shapes_are_those_of_the_weights(features: dict[str, Any]):
-    model, ours = twins(features)
+    model, numpy_model = twins(features)
 
     assert parameter_shapes(model.config) == {
         name: tuple(weight.shape) for name, weight in model.state_dict().items()
     }
-    assert ours.size == model.size
+    assert numpy_model.size == model.size
 
 
 @every_feature
@@ -102,8 +102,8 @@ def test_sublayers_are_recorded_with_what_the_torch_modules_return(features: dic
     for name, output in outputs.items():
         norm = name.endswith("_norm")
         key = f"{name.removesuffix('_norm')}_output" if norm else f"{name}_norm.sublayer"
-        found = torch.from_numpy(results[key])
-        torch.testing.assert_close(found, output[0], atol=1e-5, rtol=1e-5)
+        recorded = torch.from_numpy(results[key])
+        torch.testing.assert_close(recorded, output[0], atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
@@ -114,13 +114,13 @@ def test_cross_attention_of_a_batch_is_that_of_each_pair():
     weights = cross_attention_weights(model, SOURCES.numpy(), mask, TARGETS.numpy())
 
     alone = intermediate_results(model, SOURCES[1, :4].tolist(), [5, 3, 0])
-    found = np.stack([alone[f"decoder.{layer}.cross_attention.weights"] for layer in range(3)])
-    np.testing.assert_allclose(weights[:, :, 1, :3, :4], found, atol=1e-6)
+    single = np.stack([alone[f"decoder.{layer}.cross_attention.weights"] for layer in range(3)])
+    np.testing.assert_allclose(weights[:, :, 1, :3, :4], single, atol=1e-6)
     assert (weights[:, :, 1, :, 4:] == 0).all()
 
 
 def test_a_sentence_beyond_the_learned_positions_is_refused():
-    _, ours = twins({"positions": "learned", "max_positions": 6})
+    _, numpy_model = twins({"positions": "learned", "max_positions": 6})
 
     with pytest.raises(ValueError, match=r"7 positions.*model\.max_positions 6"):
-        ours.encode(SOURCES[:1].numpy(), None)
+        numpy_model.encode(SOURCES[:1].numpy(), None)

@@ -44,16 +44,16 @@ def made_update(
 @pytest.mark.parametrize("room", [39, 25, 20, 12])
 def test_gradients_are_as_if_memory_had_never_run_out(tiny: Transformer, room: int, r_drop: float):
     tiny.double()
-    whole, expected = made_update(copy.deepcopy(tiny), r_drop=r_drop)
+    uninterrupted, expected = made_update(copy.deepcopy(tiny), r_drop=r_drop)
     passes = bound_memory(tiny, room)
 
-    done, found = made_update(tiny, r_drop=r_drop)
+    done, gradients = made_update(tiny, r_drop=r_drop)
 
     assert max(passes) == WHOLE
-    torch.testing.assert_close(done.loss_sum, whole.loss_sum, rtol=0, atol=1e-12)
-    assert done.tokens == whole.tokens
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    torch.testing.assert_close(done.loss_sum, uninterrupted.loss_sum, rtol=0, atol=1e-12)
+    assert done.tokens == uninterrupted.tokens
+    for gradient, expected_gradient in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-12)
 
 
 def test_the_smaller_size_is_kept_and_not_outgrown_again(tiny: Transformer):
@@ -150,24 +150,24 @@ def trained(
     config = ModelConfig(vocab_size=37, d_model=8, d_ff=11, heads=1, d_k=3, d_v=5, dropout=0.2)
     model = Transformer(replace(config, encoder_layers=1, decoder_layers=1))
     passes = bound_memory(model, room)
-    told: list[Event] = []
+    events: list[Event] = []
     train(
         model,
         loader=corpus.loader(micro_tokens=planned),
         config=TrainConfig(updates=updates, validate_every=2, warmup=3),
         validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
         folder=folder,
-        on_best=lambda model, found: None,
-        on_event=told.append,
+        on_best=lambda model, evaluation: None,
+        on_event=events.append,
         micro_tokens=planned,
     )
-    return [event.text for event in told if isinstance(event, LogMessage)], passes
+    return [event.text for event in events if isinstance(event, LogMessage)], passes
 
 
 def test_the_watcher_is_told_once_what_became_of_the_size(corpus: Corpus, tmp_path: Path):
-    told, passes = trained(corpus, tmp_path, room=60)
+    events, passes = trained(corpus, tmp_path, room=60)
 
-    (note,) = told
+    (note,) = events
     assert "it was begun again, and micro-batches hold up to" in note
     assert "in place of 4,096 from here on (batch.micro_tokens)" in note
     assert sum(positions > 60 for positions in passes) == 1
@@ -176,9 +176,9 @@ def test_the_watcher_is_told_once_what_became_of_the_size(corpus: Corpus, tmp_pa
 def test_a_run_that_goes_on_remembers_the_smaller_size(corpus: Corpus, tmp_path: Path):
     trained(corpus, tmp_path, room=60)
 
-    told, passes = trained(corpus, tmp_path, room=60, updates=9)
+    events, passes = trained(corpus, tmp_path, room=60, updates=9)
 
-    assert told == ["resuming after update 6"]
+    assert events == ["resuming after update 6"]
     assert max(passes) <= 60
 
 
@@ -199,5 +199,9 @@ def test_a_run_in_which_memory_ran_out_can_be_gone_on_with_bit_for_bit(
         trained(corpus, tmp_path / "resumed", room=60, updates=8)
 
     last = "checkpoints/update-00000008"
-    ours, theirs = (load_weights(tmp_path / run / last) for run in ("resumed", "straight"))
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    resumed_weights, straight_weights = (
+        load_weights(tmp_path / run / last) for run in ("resumed", "straight")
+    )
+    assert all(
+        torch.equal(resumed_weights[name], straight_weights[name]) for name in straight_weights
+    )

@@ -61,7 +61,7 @@ def losses(corpus: Corpus, config: ModelConfig, training: TrainConfig, folder: P
             config=training,
             validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
             folder=folder,
-            on_best=lambda model, found: None,
+            on_best=lambda model, evaluation: None,
             on_event=on_event,
         )
     return torch.tensor(seen)
@@ -85,13 +85,13 @@ def test_learning_is_that_of_float32(
     assert exact[-20:].mean() < 0.7 * exact[:10].mean()
     assert not torch.equal(short, exact)
     for lo in range(0, len(exact), 20):  # sets of updates
-        ours, theirs = short[lo : lo + 20].mean(), exact[lo : lo + 20].mean()
-        torch.testing.assert_close(ours, theirs, rtol=0.01, atol=0)
+        short_mean, exact_mean = short[lo : lo + 20].mean(), exact[lo : lo + 20].mean()
+        torch.testing.assert_close(short_mean, exact_mean, rtol=0.01, atol=0)
 
 
-def shared_error(ours: Tensor, theirs: Tensor) -> float:
+def shared_error(actual: Tensor, expected: Tensor) -> float:
     """The length of the difference as a share of the length."""
-    return ((ours - theirs).norm() / theirs.norm()).item()
+    return ((actual - expected).norm() / expected.norm()).item()
 
 
 def moved(model: Transformer, working: Bf16Replica | None) -> dict[str, Tensor]:
@@ -154,8 +154,8 @@ def test_the_embeddings_gradient_is_added_up_over_chunks_in_float32(
     target_out = torch.full((1, 1009), 3)
 
     exact, short = (
-        torch.autograd.grad(loss(each, embedding, target_out), embedding)[0]
-        for each in (hidden, hidden.bfloat16())
+        torch.autograd.grad(loss(states, embedding, target_out), embedding)[0]
+        for states in (hidden, hidden.bfloat16())
     )
 
     assert short.dtype == torch.float32
@@ -168,20 +168,20 @@ def test_the_loss_of_logits_in_bfloat16_is_that_of_float32():
     embedding = torch.randn(11, 7, generator=drawn).bfloat16()
     target_out = torch.randint(0, 11, (5, 31), generator=drawn)
 
-    ours = chunked_cross_entropy(hidden, embedding, target_out, smoothing=0.1)
+    result = chunked_cross_entropy(hidden, embedding, target_out, smoothing=0.1)
 
     written = cross_entropy((hidden @ embedding.T).float(), target_out, smoothing=0.1)
-    torch.testing.assert_close(ours.plain, written.plain, rtol=1e-5, atol=0)
-    torch.testing.assert_close(ours.smoothed, written.smoothed, rtol=1e-4, atol=0)
+    torch.testing.assert_close(result.plain, written.plain, rtol=1e-5, atol=0)
+    torch.testing.assert_close(result.smoothed, written.smoothed, rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("cut", CUTS[1:], ids=["two", "three", "five"])
 def test_gradients_do_not_depend_on_the_cut(tiny: Transformer, cut: Sequence[Sequence[int]]):
     working = Bf16Replica(tiny)
 
-    whole, parts = (gradients(tiny, batches(each), working) for each in (CUTS[0], cut))
+    single, parts = (gradients(tiny, batches(sizes), working) for sizes in (CUTS[0], cut))
 
-    for name, grad in whole.items():
+    for name, grad in single.items():
         assert shared_error(parts[name], grad) < 0.02, name
 
 
@@ -210,14 +210,14 @@ def test_memory_that_runs_out_changes_no_gradient(
     done = update()
 
     assert (max(passes) > room, done.micro_tokens) == (True, left)
-    for one, other in zip(keep.grads, expected, strict=True):
-        assert shared_error(one, other) < 0.02
+    for gradient, expected_gradient in zip(keep.grads, expected, strict=True):
+        assert shared_error(gradient, expected_gradient) < 0.02
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_gradient_that_is_no_number_changes_no_weight(tiny: Transformer, bad: float):
     working, before = Bf16Replica(tiny), copy.deepcopy(tiny.state_dict())
-    first = next(each for each in working.model.modules() if isinstance(each, nn.Linear))
+    first = next(module for module in working.model.modules() if isinstance(module, nn.Linear))
     first.weight.register_hook(lambda grad: grad * bad)
 
     done = train_step(
@@ -237,11 +237,11 @@ def test_a_gradient_that_is_no_number_changes_no_weight(tiny: Transformer, bad: 
 def test_resumed_training_is_uninterrupted_training_bit_for_bit(
     corpus: Corpus, config: ModelConfig, tmp_path: Path
 ):
-    whole = replace(LEARNING, optimizer="muon", updates=10, validate_every=2, warmup=3, ema=0.9)
+    training = replace(LEARNING, optimizer="muon", updates=10, validate_every=2, warmup=3, ema=0.9)
 
     def trained(name: str, stop_at: int = 0) -> TrainResult:
         loader = corpus.loader(micro_tokens=97)
-        return sit(loader, config, whole, folder=tmp_path / name, stop_at=stop_at)
+        return sit(loader, config, training, folder=tmp_path / name, stop_at=stop_at)
 
     with torch.random.fork_rng(devices=[]):
         straight = trained("straight")
@@ -250,10 +250,12 @@ def test_resumed_training_is_uninterrupted_training_bit_for_bit(
         resumed = trained("resumed")
 
     for name in (WEIGHTS, EMA_WEIGHTS):
-        ours, theirs = (load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight))
-        assert ours.keys() == theirs.keys()
-        for key, weight in ours.items():
-            assert torch.equal(weight, theirs[key]), key
+        resumed_weights, straight_weights = (
+            load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight)
+        )
+        assert resumed_weights.keys() == straight_weights.keys()
+        for key, weight in resumed_weights.items():
+            assert torch.equal(weight, straight_weights[key]), key
 
 
 def test_checkpoints_are_float32_and_more_than_bfloat16_can_hold(

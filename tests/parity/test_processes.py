@@ -62,12 +62,12 @@ def taught(lesson: Lesson, world: int, *, folder: str) -> Lesson:
 
 def losses(lesson: Lesson, world: int) -> dict[int, float]:
     """What each process says the losses of the updates were: all must say the same."""
-    said = [
+    logged = [
         json.loads((lesson.folder / f"seen-{rank}-of-{world}.json").read_text())["losses"]
         for rank in range(world)
     ]
-    assert all(one == said[0] for one in said)
-    return {int(update): loss for update, loss in said[0].items()}
+    assert all(process_losses == logged[0] for process_losses in logged)
+    return {int(update): loss for update, loss in logged[0].items()}
 
 
 def sentences(lesson: Lesson, world: int) -> dict[str, list[list[int]]]:
@@ -80,13 +80,13 @@ def sentences(lesson: Lesson, world: int) -> dict[str, list[list[int]]]:
     return {update: sorted(targets) for update, targets in together.items()}
 
 
-def agree(found: dict[int, float], expected: dict[int, float], *, double: bool) -> None:
+def agree(actual: dict[int, float], expected: dict[int, float], *, double: bool) -> None:
     """As closely as numbers of that precision stay together over a hundred updates."""
     if double:
-        assert found == pytest.approx(expected, rel=0, abs=1e-12)
+        assert actual == pytest.approx(expected, rel=0, abs=1e-12)
         return
-    assert found[1] == pytest.approx(expected[1], rel=0, abs=1e-6)
-    assert found == pytest.approx(expected, rel=0, abs=1e-3)
+    assert actual[1] == pytest.approx(expected[1], rel=0, abs=1e-6)
+    assert actual == pytest.approx(expected, rel=0, abs=1e-3)
 
 
 def weights(lesson: Lesson) -> dict[str, torch.Tensor]:
@@ -101,16 +101,16 @@ def test_losses_and_sentences_do_not_depend_on_the_number_of_processes(
 ):
     lesson = replace(lesson, double=double)
 
-    one = taught(lesson, 1, folder="one")
+    single = taught(lesson, 1, folder="one")
     two = taught(lesson, 2, folder="two")
     four = taught(replace(lesson, micro_tokens=29), 2, folder="two times two")
 
-    expected = losses(one, 1)
+    expected = losses(single, 1)
     assert list(expected) == list(range(1, 101))
     assert expected[100] < 0.8 * expected[1]
-    for found in (losses(two, 2), losses(four, 2)):
-        agree(found, expected, double=double)
-    assert sentences(one, 1) == sentences(two, 2) == sentences(four, 2)
+    for actual in (losses(two, 2), losses(four, 2)):
+        agree(actual, expected, double=double)
+    assert sentences(single, 1) == sentences(two, 2) == sentences(four, 2)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,15 @@ def test_the_number_of_processes_may_change_wherever_a_run_is_gone_on_with(
     lesson: Lesson, training: TrainConfig, stops: tuple[int, int]
 ):
     lesson = replace(lesson, double=True, training=training)
-    whole = losses(taught(lesson, 1, folder="whole"), 1)
-    found: dict[int, float] = {}
+    uninterrupted = losses(taught(lesson, 1, folder="whole"), 1)
+    resumed_losses: dict[int, float] = {}
 
     for world, stop_at in ((1, stops[0]), (2, stops[1]), (1, 0)):
-        found |= losses(taught(replace(lesson, stop_at=stop_at), world, folder="changed"), world)
+        resumed_losses |= losses(
+            taught(replace(lesson, stop_at=stop_at), world, folder="changed"), world
+        )
 
-    agree(found, whole, double=True)
+    agree(resumed_losses, uninterrupted, double=True)
 
 
 def test_every_process_drops_out_other_units_and_draws_the_same_ones_again(lesson: Lesson):
@@ -142,25 +144,27 @@ def test_every_process_drops_out_other_units_and_draws_the_same_ones_again(lesso
     taught(replace(lesson, stop_at=7), 2, folder="resumed")
     resumed = taught(lesson, 2, folder="resumed")
 
-    ours, theirs = weights(resumed), weights(straight)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    resumed_weights, straight_weights = weights(resumed), weights(straight)
+    assert all(
+        torch.equal(resumed_weights[name], straight_weights[name]) for name in straight_weights
+    )
 
 
 def test_an_update_may_have_fewer_sentences_than_there_are_processes(lesson: Lesson):
     lesson = replace(lesson, tokens=5, double=True, training=SHORT)
 
-    one, three = taught(lesson, 1, folder="one"), taught(lesson, 3, folder="three")
+    single, three = taught(lesson, 1, folder="one"), taught(lesson, 3, folder="three")
 
-    assert min(map(len, sentences(one, 1).values())) == 1
-    agree(losses(three, 3), losses(one, 1), double=True)
+    assert min(map(len, sentences(single, 1).values())) == 1
+    agree(losses(three, 3), losses(single, 1), double=True)
 
 
 def test_a_gradient_that_is_no_number_in_one_process_is_skipped_by_all(lesson: Lesson):
     lesson = replace(lesson, training=SHORT, spoilt=5)
 
-    found = losses(taught(lesson, 2, folder="two"), 2)
+    actual = losses(taught(lesson, 2, folder="two"), 2)
 
-    assert sorted({*range(1, 13)} - {*found}) == [5]
+    assert sorted({*range(1, 13)} - {*actual}) == [5]
     metrics = map(json.loads, (lesson.folder / "two" / "metrics.jsonl").read_text().splitlines())
     (skipped,) = (line for line in metrics if "skipped" in line)
     together = list(sentences(replace(lesson, folder=lesson.folder / "two"), 2).values())
@@ -185,18 +189,21 @@ SHARDED = replace(SHORT, fsdp=True)
 def test_weights_shared_out_come_from_a_whole_checkpoint_and_go_into_one(lesson: Lesson):
     # Some updates have fewer sentences than there are processes, which all pass forward even so.
     lesson = replace(lesson, tokens=5, double=True, training=SHARDED)
-    whole = taught(lesson, 1, folder="whole")
-    found: dict[int, float] = {}
+    single = taught(lesson, 1, folder="whole")
+    actual: dict[int, float] = {}
 
     for world, stop_at in ((2, 5), (1, 9), (2, 0)):
         changed = replace(lesson, stop_at=stop_at)
-        found |= losses(taught(changed, world, folder="changed"), world)
+        actual |= losses(taught(changed, world, folder="changed"), world)
 
-    agree(found, losses(whole, 1), double=True)
-    ours, theirs = weights(replace(lesson, folder=lesson.folder / "changed")), weights(whole)
-    assert ours.keys() == theirs.keys()
-    for name, weight in ours.items():
-        torch.testing.assert_close(weight, theirs[name], rtol=0, atol=1e-9)
+    agree(actual, losses(single, 1), double=True)
+    changed_weights, single_weights = (
+        weights(replace(lesson, folder=lesson.folder / "changed")),
+        weights(single),
+    )
+    assert changed_weights.keys() == single_weights.keys()
+    for name, weight in changed_weights.items():
+        torch.testing.assert_close(weight, single_weights[name], rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -207,20 +214,20 @@ def test_processes_that_share_out_the_weights_learn_what_one_learns(
     training = replace(HUNDRED, updates=40, validate_every=20, fsdp=True)
     lesson = replace(lesson, double=double, training=training)
 
-    one = taught(lesson, 1, folder="one")
+    single = taught(lesson, 1, folder="one")
     shared = taught(replace(lesson, micro_tokens=29), world, folder="shared")
 
-    agree(losses(shared, world), losses(one, 1), double=double)
-    assert sentences(one, 1) == sentences(shared, world)
+    agree(losses(shared, world), losses(single, 1), double=double)
+    assert sentences(single, 1) == sentences(shared, world)
 
 
 @pytest.mark.slow
 def test_in_bfloat16_the_number_of_processes_changes_nothing_but_rounding(lesson: Lesson):
     lesson = replace(lesson, training=replace(SHORT, precision="bfloat16"))
 
-    one, two = (losses(taught(lesson, n, folder=str(n)), n) for n in (1, 2))
+    single, two = (losses(taught(lesson, n, folder=str(n)), n) for n in (1, 2))
 
-    assert two == pytest.approx(one, rel=0.002)
+    assert two == pytest.approx(single, rel=0.002)
 
 
 def command(folder: Path, name: str) -> list[str]:
@@ -237,20 +244,22 @@ def weights_of(run: Path) -> list[torch.Tensor]:
     return list(load_weights(list_checkpoints(run / "checkpoints")[-1]).values())
 
 
-def equal_runs(folder: Path, one: str, other: str) -> bool:
+def equal_runs(folder: Path, first: str, second: str) -> bool:
     files = ("model/model.safetensors", "hypotheses.validation.target")
-    return all((folder / one / f).read_bytes() == (folder / other / f).read_bytes() for f in files)
+    return all(
+        (folder / first / f).read_bytes() == (folder / second / f).read_bytes() for f in files
+    )
 
 
 def test_a_run_whose_weights_are_shared_out_ends_in_a_whole_model(tmp_path: Path):
     write_corpus(tmp_path)
     few = ["train.updates=6", "train.validate_every=3", "train.warmup=2", "train.fsdp=true"]
-    words = [*command(tmp_path, "run"), *(word for one in few for word in ("--set", one))]
+    words = [*command(tmp_path, "run"), *(word for setting in few for word in ("--set", setting))]
 
     assert together(2, commanded, words, tmp_path / "run", NEVER) == [0, 0]
 
-    said = (tmp_path / "run-0").read_text()
-    assert "the average of the last 2 checkpoints" in said
+    output = (tmp_path / "run-0").read_text()
+    assert "the average of the last 2 checkpoints" in output
     bundle = Bundle.load(tmp_path / "run" / "model")
     assert bundle.model.size == sum(weight.numel() for weight in weights_of(tmp_path / "run"))
 
@@ -264,9 +273,9 @@ def test_after_a_process_was_killed_all_start_again_and_go_on_by_themselves(tmp_
 
     assert killed == [1, -signal.SIGKILL]
     assert restarted == [0, 0]
-    said = (tmp_path / "killed-0").read_text()
-    assert "\ntransduce: another process of this run has ended or cannot be reached (" in said
-    assert "\nresuming after update 30\n" in said
+    output = (tmp_path / "killed-0").read_text()
+    assert "\ntransduce: another process of this run has ended or cannot be reached (" in output
+    assert "\nresuming after update 30\n" in output
     assert (tmp_path / "killed-1").read_text() == ""
     assert equal_runs(tmp_path, "killed", "whole")
 

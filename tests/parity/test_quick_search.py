@@ -29,11 +29,12 @@ def both(
 
 
 def same(quick: Found, slow: Found) -> None:
-    assert [[one.ids for one in best] for best in quick] == [
-        [one.ids for one in best] for best in slow
+    assert [[hypothesis.ids for hypothesis in best] for best in quick] == [
+        [hypothesis.ids for hypothesis in best] for best in slow
     ]
-    assert [[(one.score, one.finished) for one in best] for best in quick] == [
-        [(pytest.approx(one.score, abs=1e-6), one.finished) for one in best] for best in slow
+    assert [[(hypothesis.score, hypothesis.finished) for hypothesis in best] for best in quick] == [
+        [(pytest.approx(hypothesis.score, abs=1e-6), hypothesis.finished) for hypothesis in best]
+        for best in slow
     ]
 
 
@@ -68,11 +69,11 @@ def test_equals_stand_in_the_same_order_alone(beam: int):
 def test_of_equals_greedy_search_says_the_first():
     toy = Toy(lambda *_: [0.0, 1.0, 1.0, 1.0, 9.0], sentences=2, beam=1)
 
-    found = fast_search(
+    hypotheses = fast_search(
         toy, SearchTask(limits=[3, 2], config=SearchConfig(beam=1), eos=EOS, pad=PAD, device="cpu")
     )
 
-    assert [best[0].ids for best in found] == [(A, A, A), (A, A)]
+    assert [best[0].ids for best in hypotheses] == [(A, A, A), (A, A)]
 
 
 @pytest.mark.parametrize(("sentences", "beam"), [(1, 1), (1, 3), (3, 1)])
@@ -117,7 +118,7 @@ def test_a_model_is_searched_alike_on_every_way(sentences: int, beam: int):
     ids, mask = pad_source(sources, pad=96, eos=0)
 
     with torch.no_grad():
-        found = both(
+        results = both(
             lambda: FusedDecoder(model, ids, mask, beams=beam),
             limits,
             SearchConfig(beam=beam),
@@ -125,7 +126,7 @@ def test_a_model_is_searched_alike_on_every_way(sentences: int, beam: int):
             pad=96,
         )
 
-    same(*found)
+    same(*results)
 
 
 def test_the_large_vocabulary_of_a_sentence_alone_is_searched_alike():

@@ -30,8 +30,8 @@ def chunked(first: Tensor, second: Tensor, pieces: Tensor, *, alpha: float) -> T
 
 def written(first: Tensor, second: Tensor, pieces: Tensor, *, alpha: float) -> Tensor:
     logits = [hidden @ pieces.T for hidden in (first, second)]
-    cross = [cross_entropy(each, TARGET, smoothing=0.1).smoothed for each in logits]
-    p, q = (each[TARGET != 10][:, :10].log_softmax(-1) for each in logits)
+    cross = [cross_entropy(pass_logits, TARGET, smoothing=0.1).smoothed for pass_logits in logits]
+    p, q = (pass_logits[TARGET != 10][:, :10].log_softmax(-1) for pass_logits in logits)
     apart = F.kl_div(q, p, log_target=True, reduction="sum")
     apart = apart + F.kl_div(p, q, log_target=True, reduction="sum")
     return sum(cross, torch.zeros(())) / 2 + alpha / 4 * apart
@@ -50,10 +50,10 @@ def test_the_gradients_are_those_of_the_equation(alpha: float):
     for loss in (chunked, written):
         inputs = drawn()
         (3.0 * loss(*inputs, alpha=alpha)).backward()
-        grads.append([each.grad for each in inputs])
+        grads.append([tensor.grad for tensor in inputs])
 
-    for ours, by_hand in zip(*grads, strict=True):
-        torch.testing.assert_close(ours, by_hand, rtol=0, atol=1e-12)
+    for gradient, by_hand in zip(*grads, strict=True):
+        torch.testing.assert_close(gradient, by_hand, rtol=0, atol=1e-12)
 
 
 def test_equal_readings_cost_what_one_reading_costs():

@@ -36,7 +36,7 @@ def sit(
         config=training,
         validate=validate,
         folder=folder,
-        on_best=lambda model, found: None,
+        on_best=lambda model, evaluation: None,
         on_event=on_event,
     )
 
@@ -55,21 +55,23 @@ REGIMES = {
 def test_resumed_training_is_uninterrupted_training_bit_for_bit(
     corpus: Corpus, config: ModelConfig, tmp_path: Path, regime: str, sampling: float
 ):
-    whole = replace(REGIMES[regime], updates=10, validate_every=2, weight_decay=0.1, log_every=1)
+    training = replace(REGIMES[regime], updates=10, validate_every=2, weight_decay=0.1, log_every=1)
 
     def loader() -> Loader:
         return corpus.loader(micro_tokens=97, sampling=sampling)
 
     with torch.random.fork_rng(devices=[]):
-        straight = sit(loader(), config, whole, folder=tmp_path / "straight")
+        straight = sit(loader(), config, training, folder=tmp_path / "straight")
         cut_short = tmp_path / "resumed"
         with pytest.raises(KeyboardInterrupt):
-            sit(loader(), config, whole, folder=cut_short, stop_at=5)
-        resumed = sit(loader(), config, whole, folder=cut_short)
+            sit(loader(), config, training, folder=cut_short, stop_at=5)
+        resumed = sit(loader(), config, training, folder=cut_short)
 
     assert replace(resumed.state, seconds=0.0) == replace(straight.state, seconds=0.0)
-    for name in (WEIGHTS, EMA_WEIGHTS) if whole.ema else (WEIGHTS,):
-        ours, theirs = (load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight))
-        assert ours.keys() == theirs.keys()
-        for key, weight in ours.items():
-            assert torch.equal(weight, theirs[key]), key
+    for name in (WEIGHTS, EMA_WEIGHTS) if training.ema else (WEIGHTS,):
+        resumed_weights, straight_weights = (
+            load_weights(run.checkpoints[-1], name=name) for run in (resumed, straight)
+        )
+        assert resumed_weights.keys() == straight_weights.keys()
+        for key, weight in resumed_weights.items():
+            assert torch.equal(weight, straight_weights[key]), key

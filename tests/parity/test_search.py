@@ -45,7 +45,7 @@ def search(
     request: Request | None = None,
     constraints: DecodingConstraints = UNCONSTRAINED,
 ) -> list[list[Hypothesis]]:
-    requests = [request or Request(tuple(one)) for one in batch]
+    requests = [request or Request(tuple(source)) for source in batch]
     limits, pad = [most] * len(batch), model.config.pad
     source = pad_source(batch, pad=model.config.pad, eos=EOS)
     with torch.no_grad():
@@ -66,27 +66,27 @@ def search(
 
 
 @torch.no_grad()
-def log_probs(model: Transformer, source: Sequence[int], said: Tensor) -> Tensor:
+def log_probs(model: Transformer, source: Sequence[int], target: Tensor) -> Tensor:
     """ln p of what comes next after each prefix of `said`, by the whole model at once."""
-    start = torch.full((len(said), 1), model.config.pad)
-    read = torch.tensor([[*source, EOS]]).expand(len(said), -1)
-    logits = model(read, None, torch.cat([start, said], dim=1))
+    start = torch.full((len(target), 1), model.config.pad)
+    read = torch.tensor([[*source, EOS]]).expand(len(target), -1)
+    logits = model(read, None, torch.cat([start, target], dim=1))
     return logits[..., : model.config.pad].log_softmax(-1)
 
 
 def greedily(model: Transformer, source: Sequence[int], *, most: int) -> tuple[int, ...]:
-    said: list[int] = []
-    while len(said) < most and EOS not in said:
-        now = torch.tensor([said], dtype=torch.long)
-        said.append(int(log_probs(model, source, now)[0, -1].argmax()))
-    return tuple(said)
+    ids: list[int] = []
+    while len(ids) < most and EOS not in ids:
+        now = torch.tensor([ids], dtype=torch.long)
+        ids.append(int(log_probs(model, source, now)[0, -1].argmax()))
+    return tuple(ids)
 
 
 def test_a_beam_of_one_is_greedy(lively: Transformer):
-    found = search(lively, sources(7), SearchConfig(beam=1))
+    results = search(lively, sources(7), SearchConfig(beam=1))
 
     by_hand = [greedily(lively, source, most=9) for source in sources(7)]
-    assert [hypotheses[0].ids for hypotheses in found] == by_hand
+    assert [hypotheses[0].ids for hypotheses in results] == by_hand
 
 
 def small() -> Transformer:
@@ -99,14 +99,14 @@ def small() -> Transformer:
         return Transformer(config).eval()
 
 
-def everything(
+def enumerate_targets(
     model: Transformer, source: Sequence[int], *, most: int, alpha: float
 ) -> dict[tuple[int, ...], float]:
     """The score of all that can be said in `most` pieces."""
     scores: dict[tuple[int, ...], float] = {}
     for length in range(1, most + 1):
-        said = list(itertools.product((1, 2, 3), repeat=length - 1))
-        every = [(*ids, EOS) for ids in said]
+        targets = list(itertools.product((1, 2, 3), repeat=length - 1))
+        every = [(*ids, EOS) for ids in targets]
         if length == most:  # the limit cuts what has not ended
             every += list(itertools.product((1, 2, 3), repeat=most))
         worth = score(model, source, torch.tensor(every), alpha=alpha).tolist()
@@ -128,7 +128,7 @@ def test_a_wide_beam_finds_what_trying_everything_finds(alpha: float):
 
     best = search(model, [source], SearchConfig(beam=100, alpha=alpha), most=most)[0]
 
-    agree(best, everything(model, source, most=most, alpha=alpha))
+    agree(best, enumerate_targets(model, source, most=most, alpha=alpha))
 
 
 def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix():
@@ -137,8 +137,8 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix():
 
     best = search(model, [source], SearchConfig(beam=100), most=4, request=request)[0]
 
-    scores = everything(model, source, most=4, alpha=0.6)
-    agree(best, {ids: one for ids, one in scores.items() if ids[:2] == (3, 1)})
+    scores = enumerate_targets(model, source, most=4, alpha=0.6)
+    agree(best, {ids: ids_score for ids, ids_score in scores.items() if ids[:2] == (3, 1)})
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -147,15 +147,15 @@ def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(count: int):
 
     best = search(model, [source], SearchConfig(beam=100), most=4, constraints=constraints)[0]
 
-    scores = everything(model, source, most=4, alpha=0.6)
+    scores = enumerate_targets(model, source, most=4, alpha=0.6)
     runs = {ids: [ids[i : i + count] for i in range(len(ids) - count + 1)] for ids in scores}
     agree(best, {ids: scores[ids] for ids in scores if len(set(runs[ids])) == len(runs[ids])})
 
 
-def score(model: Transformer, source: Sequence[int], said: Tensor, *, alpha: float) -> Tensor:
+def score(model: Transformer, source: Sequence[int], target: Tensor, *, alpha: float) -> Tensor:
     """Section 6.1 by hand: the sum of ln p over ((5 + |Y|) / 6)^α, for rows of one length."""
-    each = log_probs(model, source, said[:, :-1]).gather(2, said[:, :, None])
-    return each.sum((1, 2)) / ((5 + said.size(1)) / 6) ** alpha
+    piece_log_probs = log_probs(model, source, target[:, :-1]).gather(2, target[:, :, None])
+    return piece_log_probs.sum((1, 2)) / ((5 + target.size(1)) / 6) ** alpha
 
 
 def test_a_sentence_is_translated_alike_alone_and_among_others(lively: Transformer):
@@ -165,9 +165,9 @@ def test_a_sentence_is_translated_alike_alone_and_among_others(lively: Transform
     alone = [search(lively, [source], config)[0][0] for source in batch]
 
     differ = [
-        (number, one, other)
-        for number, (one, other) in enumerate(zip(together, alone, strict=True))
-        if one.ids != other.ids
+        (number, batched, single)
+        for number, (batched, single) in enumerate(zip(together, alone, strict=True))
+        if batched.ids != single.ids
     ]
     far = [row for row in differ if abs(row[1].score - row[2].score) > NEAR]
     assert not far, f"near-ties: {differ}"
@@ -177,9 +177,9 @@ def test_a_sentence_is_translated_alike_alone_and_among_others(lively: Transform
 def test_hypotheses_are_worth_what_the_whole_model_says(lively: Transformer):
     batch = sources(7)
 
-    found = search(lively, batch, SearchConfig(beam=3, alpha=0.6))
+    results = search(lively, batch, SearchConfig(beam=3, alpha=0.6))
 
-    for source, hypotheses in zip(batch, found, strict=True):
+    for source, hypotheses in zip(batch, results, strict=True):
         for hypothesis in hypotheses:
             by_hand = score(lively, source, torch.tensor([hypothesis.ids]), alpha=0.6)
             assert hypothesis.score == pytest.approx(by_hand.item(), abs=NEAR)

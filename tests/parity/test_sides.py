@@ -61,26 +61,26 @@ def test_a_loader_draws_each_sides_own_pieces(tokenizer: PairTokenizer, store: S
 
 
 def test_perplexity_is_that_of_the_targets_pieces(tokenizer: PairTokenizer, bundle: Bundle):
-    found = evaluate_perplexity(bundle.model, tokenizer, pairs=[PAIR])
+    perplexity = evaluate_perplexity(bundle.model, tokenizer, pairs=[PAIR])
 
-    said = [*tokenizer.target.encode(PAIR.target), 0]
+    target_ids = [*tokenizer.target.encode(PAIR.target), 0]
     with torch.no_grad():
         logits = bundle.model(
             torch.tensor([[*tokenizer.encode(PAIR.source), 0]]),
             None,
-            torch.tensor([[tokenizer.pad, *said[:-1]]]),
+            torch.tensor([[tokenizer.pad, *target_ids[:-1]]]),
         )
-        expected = cross_entropy(logits, torch.tensor([said]), smoothing=0.0).plain.item()
-    assert found.tokens == len(said)
-    assert found.loss_sum == pytest.approx(expected, rel=1e-5)
+        expected = cross_entropy(logits, torch.tensor([target_ids]), smoothing=0.0).plain.item()
+    assert perplexity.tokens == len(target_ids)
+    assert perplexity.loss_sum == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_given_target_is_traced_in_the_targets_pieces(tokenizer: PairTokenizer, bundle: Bundle):
     traced = trace_attention(bundle, *PAIR)
 
-    said = tokenizer.target.encode(PAIR.target)
+    target_ids = tokenizer.target.encode(PAIR.target)
     assert traced.source_pieces == (*tokenizer.pieces(tokenizer.encode(PAIR.source)), "</s>")
-    assert traced.target_pieces == (*tokenizer.pieces(said), "</s>")
+    assert traced.target_pieces == (*tokenizer.pieces(target_ids), "</s>")
 
 
 def test_a_vocabulary_is_tried_on_each_side_by_its_own_model(tokenizer: PairTokenizer):

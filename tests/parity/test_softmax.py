@@ -19,16 +19,16 @@ def draw(*shape: int) -> Tensor:
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_it_is_torchs(length: int):
-    ours = draw(ROWS, 1, length).requires_grad_()
-    theirs = ours.detach().clone().requires_grad_()
+    scores = draw(ROWS, 1, length).requires_grad_()
+    scores_copy = scores.detach().clone().requires_grad_()
     slope = draw(ROWS, 1, length)
 
-    made, wanted = softmax(ours), theirs.softmax(-1)
-    made.backward(slope)
-    wanted.backward(slope)
+    result, expected = softmax(scores), scores_copy.softmax(-1)
+    result.backward(slope)
+    expected.backward(slope)
 
-    torch.testing.assert_close(made, wanted)
-    torch.testing.assert_close(ours.grad, theirs.grad)
+    torch.testing.assert_close(result, expected)
+    torch.testing.assert_close(scores.grad, scores_copy.grad)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -37,11 +37,11 @@ def test_what_is_masked_gets_nothing_and_its_slope_is_zero(length: int):
     scores[:, -1] = -math.inf
     scores.requires_grad_()
 
-    made = softmax(scores)
-    made.square().sum().backward()
+    result = softmax(scores)
+    result.square().sum().backward()
 
-    assert (made[:, -1] == 0).all()
-    torch.testing.assert_close(made[:, :-1], scores[:, :-1].softmax(-1))
+    assert (result[:, -1] == 0).all()
+    torch.testing.assert_close(result[:, :-1], scores[:, :-1].softmax(-1))
     assert scores.grad is not None
     assert (scores.grad[:, -1] == 0).all()
 

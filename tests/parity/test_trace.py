@@ -30,17 +30,17 @@ def read(model: Transformer) -> Tensor:
 
 def noted(model: Transformer, attentions: Iterable[Attention]) -> list[tuple[Tensor, Tensor]]:
     """The values that each attention was given and what it answered, in one reading."""
-    found: list[tuple[Tensor, Tensor]] = []
+    records: list[tuple[Tensor, Tensor]] = []
 
     def note(module: Attention, given: tuple[Any, ...], answer: Tensor) -> None:
         kv = given[1] if len(given) == 2 else module.project_kv(given[0])
-        found.append((kv.values, answer))
+        records.append((kv.values, answer))
 
-    for one in attentions:
-        one.register_forward_hook(note)
+    for attention in attentions:
+        attention.register_forward_hook(note)
     with torch.inference_mode():
         read(model)
-    return found
+    return records
 
 
 @both
@@ -55,11 +55,13 @@ def test_weights_times_values_are_what_the_attention_answered(
         layer.cross_attention if kind == "cross" else layer.self_attention for layer in layers
     ]
 
-    found = noted(model, attentions)
+    records = noted(model, attentions)
 
-    assert len(found) == len(weights)
-    for one, ours, (values, answer) in zip(attentions, weights, found, strict=True):
-        again = one.out((ours[None] @ values).transpose(1, 2).flatten(2))
+    assert len(records) == len(weights)
+    for attention, attention_weights, (values, answer) in zip(
+        attentions, weights, records, strict=True
+    ):
+        again = attention.out((attention_weights[None] @ values).transpose(1, 2).flatten(2))
         torch.testing.assert_close(again, answer, atol=1e-5, rtol=0)
 
 
@@ -67,17 +69,17 @@ def test_weights_times_values_are_what_the_attention_answered(
 def test_log_probs_are_those_of_the_forward_pass(norm: Literal["post", "pre"]):
     model = make(norm)
 
-    found = torch.from_numpy(trace(model, SOURCE, TARGET).log_probs)
+    log_probs = torch.from_numpy(trace(model, SOURCE, TARGET).log_probs)
 
     logits = read(model)[0, :, : model.config.pad]
     expected = logits.log_softmax(-1)[torch.arange(len(TARGET)), list(TARGET)]
-    torch.testing.assert_close(found, expected.detach(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(log_probs, expected.detach(), atol=1e-6, rtol=0)
 
 
 def test_log_probs_sum_to_the_loss_that_perplexity_is_made_of():
     model = make("post")
 
-    found = torch.from_numpy(trace(model, SOURCE, TARGET).log_probs)
+    log_probs = torch.from_numpy(trace(model, SOURCE, TARGET).log_probs)
 
     plain = cross_entropy(read(model), torch.tensor([TARGET]), smoothing=0.1).plain
-    torch.testing.assert_close(-found.sum(), plain)
+    torch.testing.assert_close(-log_probs.sum(), plain)

@@ -95,15 +95,17 @@ def test_both_engines_translate_alike_with_each_tying(
 
     write_ctranslate2(loaded, tmp_path / "ct2")
     proof = prove_ctranslate2(loaded, tmp_path / "ct2", SENTENCES)
-    ours, theirs = (
+    torch_translations, ct2_translations = (
         Translator.load(tmp_path / "model", engine=engine).translate(SENTENCES, num_beams=3)
         for engine in ("torch", "ctranslate2")
     )
 
     assert proof.holds
     assert proof.sentences == len(SENTENCES)
-    assert [t.text for t in ours] == [t.text for t in theirs]
-    assert [t.score for t in ours] == pytest.approx([t.score for t in theirs], abs=1e-4)
+    assert [t.text for t in torch_translations] == [t.text for t in ct2_translations]
+    assert [t.score for t in torch_translations] == pytest.approx(
+        [t.score for t in ct2_translations], abs=1e-4
+    )
 
 
 def test_separate_vocabularies_come_back_and_decode_each_side(separate: PairTokenizer):
@@ -177,11 +179,11 @@ def test_a_run_with_separate_vocabularies_resumes_bit_for_bit(
             setting.train(config, tmp_path / "resumed", stop_at=3)
         resumed = setting.train(config, tmp_path / "resumed")
 
-    ours, theirs = resumed.model.state_dict(), straight.model.state_dict()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    resumed_state, straight_state = resumed.model.state_dict(), straight.model.state_dict()
+    assert all(torch.equal(resumed_state[name], straight_state[name]) for name in straight_state)
     pad = separate.pad
     for name in ("embedding.weight", "source_embedding.weight"):
-        assert (ours[name][pad] == 0).all()
+        assert (resumed_state[name][pad] == 0).all()
 
 
 def test_a_batch_has_the_ids_of_each_sides_vocabulary(separate: PairTokenizer, tmp_path: Path):

@@ -235,9 +235,9 @@ def test_a_second_writer_is_refused_and_leaves_the_first_alone(
 ):
     monkeypatch.setattr(lock, "_WRITING", 0.05)
     with writing_elsewhere(tmp_path / "made", writer=writer) as process:
-        ours = {"atomic_folder": atomic_folder, "atomic_file": atomic_file}[writer]
+        second_writer = {"atomic_folder": atomic_folder, "atomic_file": atomic_file}[writer]
         refusal = pytest.raises(ValueError, match=r"made is being written to by another process")
-        with refusal, ours(tmp_path / "made"):
+        with refusal, second_writer(tmp_path / "made"):
             pass
         process.communicate("")
 

@@ -24,31 +24,31 @@ def draw(*shape: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def changed(attention: Attention, length: int, *, at: int, causal: bool) -> list[int]:
+def changed(attention: Attention, length: int, *, position: int, causal: bool) -> list[int]:
     """Which positions of the output a change of one position of the input reaches."""
     x = draw(1, length, 14)
     other = x.clone()
-    other[:, at] += 1.0
+    other[:, position] += 1.0
     first, second = (attention(y, attention.project_kv(y), causal=causal) for y in (x, other))
     return (first != second).any(-1)[0].nonzero()[:, 0].tolist()
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_position_is_seen_by_those_near_it(length: int):
-    assert changed(make(3), length, at=5, causal=False) == [2, 3, 4, 5, 6, 7, 8]
+    assert changed(make(3), length, position=5, causal=False) == [2, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_in_the_decoder_a_position_is_seen_by_itself_and_those_soon_after(length: int):
-    assert changed(make(3), length, at=5, causal=True) == [5, 6, 7, 8]
+    assert changed(make(3), length, position=5, causal=True) == [5, 6, 7, 8]
 
 
 def test_a_radius_as_long_as_the_sentence_is_attention_to_all():
-    near, whole, x = make(10), make(0), draw(2, 11, 14)
+    near, unlimited, x = make(10), make(0), draw(2, 11, 14)
 
     read = near(x, near.project_kv(x))
 
-    torch.testing.assert_close(read, whole(x, whole.project_kv(x)))
+    torch.testing.assert_close(read, unlimited(x, unlimited.project_kv(x)))
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -84,11 +84,11 @@ def test_the_last_queries_of_a_memory_see_their_own_neighbourhoods():
 def test_what_is_shown_is_what_was_seen():
     model = made(replace(SHAPE, radius=1)).eval()
 
-    found = trace(model, (3, 5, 7, 11, 0), (2, 4, 6, 0))
+    traced = trace(model, (3, 5, 7, 11, 0), (2, 4, 6, 0))
 
-    assert ((found.encoder > 0) == neighbourhood(5, 5, radius=1).numpy()).all()
-    assert ((found.decoder > 0) == neighbourhood(4, 4, radius=1, causal=True).numpy()).all()
-    assert (found.cross > 0).all()
+    assert ((traced.encoder > 0) == neighbourhood(5, 5, radius=1).numpy()).all()
+    assert ((traced.decoder > 0) == neighbourhood(4, 4, radius=1, causal=True).numpy()).all()
+    assert (traced.cross > 0).all()
 
 
 def test_the_shares_that_are_shown_are_those_that_were_mixed():

@@ -14,26 +14,26 @@ SOURCE, TARGET = (3, 5, 7, 11, 0), (2, 4, 0)
 
 
 def test_a_trace_has_every_layer_and_head(tiny: Transformer):
-    found = trace(tiny, SOURCE, TARGET)
+    traced = trace(tiny, SOURCE, TARGET)
 
-    assert found.encoder.shape == (2, 3, 5, 5)
-    assert found.decoder.shape == (3, 3, 3, 3)
-    assert found.cross.shape == (3, 3, 3, 5)
-    assert found.log_probs.shape == (3,)
+    assert traced.encoder.shape == (2, 3, 5, 5)
+    assert traced.decoder.shape == (3, 3, 3, 3)
+    assert traced.cross.shape == (3, 3, 3, 5)
+    assert traced.log_probs.shape == (3,)
 
 
 def test_rows_sum_to_one(tiny: Transformer):
-    found = trace(tiny, SOURCE, TARGET)
+    traced = trace(tiny, SOURCE, TARGET)
 
-    for weights in (found.encoder, found.decoder, found.cross):
+    for weights in (traced.encoder, traced.decoder, traced.cross):
         np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-6)
 
 
 def test_the_decoder_does_not_look_ahead(tiny: Transformer):
-    found = trace(tiny, SOURCE, TARGET)
+    traced = trace(tiny, SOURCE, TARGET)
 
-    assert (found.decoder == np.tril(found.decoder)).all()
-    assert (found.decoder.diagonal(axis1=-2, axis2=-1) > 0).all()
+    assert (traced.decoder == np.tril(traced.decoder)).all()
+    assert (traced.decoder.diagonal(axis1=-2, axis2=-1) > 0).all()
 
 
 def test_the_encoder_looks_both_ways(tiny: Transformer):
@@ -68,16 +68,16 @@ def test_every_number_agrees_with_the_weights_and_log_probabilities():
         for layer, matrix in enumerate(weights):
             assert (results[f"{part}.{layer}.{name}_attention.weights"] == matrix).all()
     log_probs = torch.from_numpy(results["logits"][:, : SHAPE.pad]).log_softmax(-1)
-    found = log_probs[range(3), target]
-    torch.testing.assert_close(found, torch.from_numpy(expected.log_probs))
+    target_log_probs = log_probs[range(3), target]
+    torch.testing.assert_close(target_log_probs, torch.from_numpy(expected.log_probs))
 
 
 def test_the_mean_and_variance_are_those_of_what_is_normalised():
     model = made(SHAPE).eval()
 
-    found = intermediate_results(model, [5, 6, 0], [9, 0])
+    results = intermediate_results(model, [5, 6, 0], [9, 0])
 
-    results = {name: torch.from_numpy(np.array(value)) for name, value in found.items()}
+    results = {name: torch.from_numpy(np.array(value)) for name, value in results.items()}
     total = results["decoder.0.cross_attention_norm.sum"]
     mean = results["decoder.0.cross_attention_norm.mean"][:, None]
     variance = results["decoder.0.cross_attention_norm.variance"][:, None]

@@ -37,8 +37,8 @@ def search(
         way(Toy(logits, sentences=len(limits), beam=beam), task)
         for way in (beam_search, fast_search)
     )
-    assert [[one.ids for one in best] for best in general] == [
-        [one.ids for one in best] for best in fast
+    assert [[hypothesis.ids for hypothesis in best] for best in general] == [
+        [hypothesis.ids for hypothesis in best] for best in fast
     ]
     return fast
 
@@ -49,9 +49,9 @@ def test_a_beam_that_holds_everything_finds_the_enumerated_best(seed: int, alpha
     limits = (4, 1, 3)
     logits = random_logits(seed)
 
-    found = search(logits, limits=limits, beam=121, alpha=alpha)  # 40 + 81 ways to say something
+    results = search(logits, limits=limits, beam=121, alpha=alpha)  # 40 + 81 possible outputs
 
-    for sentence, hypotheses in enumerate(found):
+    for sentence, hypotheses in enumerate(results):
         scores = enumerate_all(logits, sentence=sentence, limit=limits[sentence], alpha=alpha)
         ranked = sorted(scores, key=lambda ids: -scores[ids])
         assert [hypothesis.ids for hypothesis in hypotheses] == ranked
@@ -65,14 +65,14 @@ def test_a_beam_of_1_is_greedy(seed: int):
     limits = (7, 3, 5, 11)
     logits = random_logits(seed)
 
-    found = search(logits, limits=limits, beam=1)
+    results = search(logits, limits=limits, beam=1)
 
     for sentence, limit in enumerate(limits):
-        said: list[int] = []
-        while len(said) < limit and said[-1:] != [EOS]:
-            after = log_softmax(logits(sentence, (PAD, *said)))
-            said.append(after.index(max(after)))
-        assert [hypothesis.ids for hypothesis in found[sentence]] == [tuple(said)]
+        ids: list[int] = []
+        while len(ids) < limit and ids[-1:] != [EOS]:
+            after = log_softmax(logits(sentence, (PAD, *ids)))
+            ids.append(after.index(max(after)))
+        assert [hypothesis.ids for hypothesis in results[sentence]] == [tuple(ids)]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -85,8 +85,8 @@ def test_a_sentence_fares_the_same_alone_and_among_others(seed: int, beam: int):
 
     for sentence, limit in enumerate(limits):
 
-        def shifted(_: int, said: tuple[int, ...], sentence: int = sentence) -> Sequence[float]:
-            return logits(sentence, said)
+        def shifted(_: int, prefix: tuple[int, ...], sentence: int = sentence) -> Sequence[float]:
+            return logits(sentence, prefix)
 
         assert search(shifted, limits=[limit], beam=beam) == [together[sentence]]
 
@@ -95,13 +95,13 @@ def test_a_sentence_fares_the_same_alone_and_among_others(seed: int, beam: int):
 def test_the_log_probabilities_are_those_of_the_pieces_said(seed: int):
     logits = random_logits(seed)
 
-    found = search(logits, limits=(5, 7), beam=3)
+    results = search(logits, limits=(5, 7), beam=3)
 
-    for sentence, hypotheses in enumerate(found):
+    for sentence, hypotheses in enumerate(results):
         for hypothesis in hypotheses:
             expected = [
-                log_softmax(logits(sentence, (PAD, *hypothesis.ids[:place])))[one]
-                for place, one in enumerate(hypothesis.ids)
+                log_softmax(logits(sentence, (PAD, *hypothesis.ids[:place])))[piece]
+                for place, piece in enumerate(hypothesis.ids)
             ]
             assert hypothesis.log_probs == pytest.approx(expected, rel=1e-4)
             assert hypothesis.log_prob == pytest.approx(sum(expected), rel=1e-4)
@@ -141,7 +141,10 @@ def test_what_the_limit_cuts_is_scored_like_what_ended():
 
     (hypotheses,) = search(logits, limits=[2], beam=2, alpha=1.0)
 
-    assert [(one.ids, one.finished) for one in hypotheses] == [((A, B), False), ((A, EOS), True)]
+    assert [(hypothesis.ids, hypothesis.finished) for hypothesis in hypotheses] == [
+        ((A, B), False),
+        ((A, EOS), True),
+    ]
     assert hypotheses[0].score == pytest.approx(math.log(0.81) / (7 / 6))
 
 

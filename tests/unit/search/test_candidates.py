@@ -81,14 +81,14 @@ def test_the_best_of_a_sentence_are_those_of_all_its_beams(vocab: int, beam: int
     totals = torch.randn(7, beam)
     totals[3, 1:] = -math.inf
 
-    found = topk_candidates(log_probs, totals)
+    candidates = topk_candidates(log_probs, totals)
 
     every = (log_probs.view(7, beam, vocab) + totals[:, :, None]).flatten(1)
     worth, places = every.topk(2 * beam)
-    assert_close(found.totals, worth)
-    assert torch.equal(found.beams, places // vocab)
-    assert torch.equal(found.ids, places % vocab)
-    assert torch.equal(found.log_probs, log_probs.view(7, -1).gather(1, places))
+    assert_close(candidates.totals, worth)
+    assert torch.equal(candidates.beams, places // vocab)
+    assert torch.equal(candidates.ids, places % vocab)
+    assert torch.equal(candidates.log_probs, log_probs.view(7, -1).gather(1, places))
 
 
 def test_equals_stand_in_the_order_of_their_beams_and_ids():
@@ -97,10 +97,10 @@ def test_equals_stand_in_the_order_of_their_beams_and_ids():
         log_probs[beam, id] = -1.0
     log_probs[2, 3] = -0.5
 
-    found = topk_candidates(log_probs, torch.zeros(1, 3))
+    candidates = topk_candidates(log_probs, torch.zeros(1, 3))
 
-    assert found.beams[0, :5].tolist() == [2, 0, 0, 1, 2]
-    assert found.ids[0, :5].tolist() == [3, 70, 1281, 5, 800]
+    assert candidates.beams[0, :5].tolist() == [2, 0, 0, 1, 2]
+    assert candidates.ids[0, :5].tolist() == [3, 70, 1281, 5, 800]
 
 
 def test_pad_is_never_likely_and_takes_no_probability():

@@ -12,11 +12,11 @@ from tests.unit.search.toys import (
     B,
     C,
     Toy,
-    asked,
     best_first,
     enumerate_all,
     log_softmax,
     random_logits,
+    search_requests,
     shifted,
     table,
 )
@@ -41,13 +41,13 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix(seed: int)
     logits = random_logits(seed)
     requests = [Request((), prefix=prefix) for prefix in prefixes]
 
-    found = asked(logits, requests, limits=limits, beam=EVERYTHING)
+    results = search_requests(logits, requests, limits=limits, beam=EVERYTHING)
 
     for sentence, prefix in enumerate(prefixes):
         scores = enumerate_all(logits, sentence=sentence, limit=limits[sentence], alpha=0.6)
-        allowed = {ids: one for ids, one in scores.items() if ids[: len(prefix)] == prefix}
-        assert [one.ids for one in found[sentence]] == best_first(allowed)
-        assert [one.score for one in found[sentence]] == pytest.approx(
+        allowed = {ids: score for ids, score in scores.items() if ids[: len(prefix)] == prefix}
+        assert [hypothesis.ids for hypothesis in results[sentence]] == best_first(allowed)
+        assert [hypothesis.score for hypothesis in results[sentence]] == pytest.approx(
             sorted(allowed.values(), reverse=True), rel=1e-4
         )
 
@@ -57,23 +57,27 @@ def test_a_wide_beam_finds_the_best_of_all_that_begin_with_the_prefix(seed: int)
 def test_a_wide_beam_finds_the_best_of_all_that_repeat_nothing(seed: int, count: int):
     logits, constraints = random_logits(seed), DecodingConstraints(no_repeat=count)
 
-    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, constraints=constraints)
+    (hypotheses,) = search_requests(
+        logits, [Request(())], limits=[4], beam=EVERYTHING, constraints=constraints
+    )
 
     scores = enumerate_all(logits, sentence=0, limit=4, alpha=0.6)
     allowed = {ids: score for ids, score in scores.items() if not repeats(ids, count)}
     assert len(allowed) < len(scores)
-    assert [one.ids for one in found] == best_first(allowed)
+    assert [hypothesis.ids for hypothesis in hypotheses] == best_first(allowed)
 
 
 @pytest.mark.parametrize("least", [1, 2, 3])
 def test_a_wide_beam_finds_the_best_of_all_that_are_long_enough(least: int):
     logits, constraints = random_logits(7), DecodingConstraints(min_length=least)
 
-    (found,) = asked(logits, [Request(())], limits=[4], beam=EVERYTHING, constraints=constraints)
+    (hypotheses,) = search_requests(
+        logits, [Request(())], limits=[4], beam=EVERYTHING, constraints=constraints
+    )
 
     scores = enumerate_all(logits, sentence=0, limit=4, alpha=0.6)
-    allowed = {ids: one for ids, one in scores.items() if len(ids) - (ids[-1] == EOS) >= least}
-    assert [one.ids for one in found] == best_first(allowed)
+    allowed = {ids: score for ids, score in scores.items() if len(ids) - (ids[-1] == EOS) >= least}
+    assert [hypothesis.ids for hypothesis in hypotheses] == best_first(allowed)
 
 
 @pytest.mark.parametrize(
@@ -83,17 +87,17 @@ def test_a_wide_beam_finds_the_best_of_all_that_are_long_enough(least: int):
 def test_what_is_barred_does_not_make_the_rest_likelier(constraints: DecodingConstraints):
     logits = random_logits(3)
 
-    (found,) = asked(
+    (hypotheses,) = search_requests(
         logits, [Request((), prefix=(C,))], limits=[6], beam=3, constraints=constraints
     )
 
-    for one in found:
+    for hypothesis in hypotheses:
         model = [
-            log_softmax(logits(0, (PAD, *one.ids[:place])))[piece]
-            for place, piece in enumerate(one.ids)
+            log_softmax(logits(0, (PAD, *hypothesis.ids[:place])))[piece]
+            for place, piece in enumerate(hypothesis.ids)
         ]
-        assert one.log_probs == pytest.approx(model, rel=1e-4)
-        assert one.log_prob == pytest.approx(sum(model), rel=1e-4)
+        assert hypothesis.log_probs == pytest.approx(model, rel=1e-4)
+        assert hypothesis.log_prob == pytest.approx(sum(model), rel=1e-4)
 
 
 def test_a_barred_piece_far_likelier_than_all_others_does_no_harm():
@@ -112,19 +116,19 @@ def test_a_barred_piece_far_likelier_than_all_others_does_no_harm():
 def test_one_beam_lives_while_the_prefix_lasts():
     requests = [Request((), prefix=(A, B, C))]
 
-    (found,) = asked(random_logits(5), requests, limits=[9], beam=4)
+    (hypotheses,) = search_requests(random_logits(5), requests, limits=[9], beam=4)
 
-    assert {one.ids[:3] for one in found} == {(A, B, C)}
-    assert len({one.ids for one in found}) == len(found) == 4
+    assert {hypothesis.ids[:3] for hypothesis in hypotheses} == {(A, B, C)}
+    assert len({hypothesis.ids for hypothesis in hypotheses}) == len(hypotheses) == 4
 
 
 def test_a_prefix_is_said_though_the_model_would_end():
     logits = table({(): {EOS: 0.9, A: 0.1}, (A,): {EOS: 0.75, B: 0.25}})
 
-    (found,) = asked(logits, [Request((), prefix=(A,))], limits=[5], beam=1)
+    (hypotheses,) = search_requests(logits, [Request((), prefix=(A,))], limits=[5], beam=1)
 
-    assert found[0].ids == (A, EOS)
-    assert found[0].log_prob == pytest.approx(math.log(0.1 * 0.75))
+    assert hypotheses[0].ids == (A, EOS)
+    assert hypotheses[0].log_prob == pytest.approx(math.log(0.1 * 0.75))
 
 
 def test_a_prefix_may_repeat_itself_and_counts_as_said():
@@ -133,11 +137,11 @@ def test_a_prefix_may_repeat_itself_and_counts_as_said():
     )
     requests = [Request((), prefix=(A, A))]
 
-    (found,) = asked(
+    (hypotheses,) = search_requests(
         logits, requests, limits=[9], beam=1, constraints=DecodingConstraints(no_repeat=1)
     )
 
-    assert found[0].ids == (A, A, B, EOS)
+    assert hypotheses[0].ids == (A, A, B, EOS)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -147,10 +151,10 @@ def test_a_sentence_with_wishes_fares_the_same_alone_and_among_others(seed: int,
     limits, constraints = (7, 5, 6), DecodingConstraints(no_repeat=3, min_length=2)
     logits = random_logits(seed)
 
-    together = asked(logits, requests, limits=limits, beam=beam, constraints=constraints)
+    together = search_requests(logits, requests, limits=limits, beam=beam, constraints=constraints)
 
     for sentence, (request, limit) in enumerate(zip(requests, limits, strict=True)):
-        alone = asked(
+        alone = search_requests(
             shifted(logits, sentence), [request], limits=[limit], beam=beam, constraints=constraints
         )
         assert alone == [together[sentence]]
@@ -169,30 +173,34 @@ def test_nothing_wished_is_no_rules():
 def test_rules_that_bar_nothing_find_what_is_found_without():
     logits, constraints = random_logits(11), DecodingConstraints(no_repeat=50)
 
-    ruled = asked(logits, [Request(())] * 2, limits=(9, 7), beam=3, constraints=constraints)
+    ruled = search_requests(
+        logits, [Request(())] * 2, limits=(9, 7), beam=3, constraints=constraints
+    )
 
-    free = asked(logits, [Request(())] * 2, limits=(9, 7), beam=3)
-    assert [[one.ids for one in some] for some in ruled] == [
-        [one.ids for one in some] for some in free
+    free = search_requests(logits, [Request(())] * 2, limits=(9, 7), beam=3)
+    assert [[hypothesis.ids for hypothesis in some] for some in ruled] == [
+        [hypothesis.ids for hypothesis in some] for some in free
     ]
 
 
-@pytest.mark.parametrize("one", [EOS, PAD, -1, 7])
-def test_an_id_that_is_no_piece_is_refused(one: int):
-    request = Request((), prefix=(A, one))
+@pytest.mark.parametrize("piece_id", [EOS, PAD, -1, 7])
+def test_an_id_that_is_no_piece_is_refused(piece_id: int):
+    request = Request((), prefix=(A, piece_id))
 
-    with pytest.raises(ValueError, match=f"prefix id {one} is invalid: ids must be from 0 to 3"):
-        asked(random_logits(0), [request], limits=[5], beam=2)
+    with pytest.raises(
+        ValueError, match=f"prefix id {piece_id} is invalid: ids must be from 0 to 3"
+    ):
+        search_requests(random_logits(0), [request], limits=[5], beam=2)
 
 
 def test_a_prefix_as_long_as_the_limit_is_refused():
     with pytest.raises(ValueError, match=r"prefix of 3 pieces does not fit .* at most 3:"):
-        asked(random_logits(0), [Request((), prefix=(A, B, C))], limits=[3], beam=2)
+        search_requests(random_logits(0), [Request((), prefix=(A, B, C))], limits=[3], beam=2)
 
 
 def test_a_least_length_beyond_the_limit_is_refused():
     with pytest.raises(ValueError, match=r"min-length 5 and an EOS do not fit .* at most 5 pieces"):
-        asked(
+        search_requests(
             random_logits(0),
             [Request(())],
             limits=[5],
@@ -204,7 +212,7 @@ def test_a_least_length_beyond_the_limit_is_refused():
 def test_wishes_that_leave_nothing_to_say_are_refused():
     # Three pieces, none twice, and at least four of them.
     with pytest.raises(ValueError, match="no translation that satisfies all constraints"):
-        asked(
+        search_requests(
             random_logits(0),
             [Request(())],
             limits=[9],
@@ -221,7 +229,7 @@ def test_the_rules_of_ended_sentences_are_dropped():
         requests, UNCONSTRAINED, limits=(1, 5), eos=EOS, pad=PAD, device="cpu"
     )
 
-    found = beam_search(
+    results = beam_search(
         toy,
         SearchTask(
             limits=(1, 5),
@@ -234,4 +242,4 @@ def test_the_rules_of_ended_sentences_are_dropped():
     )
 
     assert toy.sizes[1] == 2
-    assert all(one.ids[:3] == (C, A, B) for one in found[1])
+    assert all(hypothesis.ids[:3] == (C, A, B) for hypothesis in results[1])

@@ -29,13 +29,13 @@ def search(
 
 
 def test_probabilities_are_averaged_not_their_logarithms():
-    one = table({(): {A: 0.9, B: 0.1}})
-    other = table({(): {B: 0.5, C: 0.4, A: 0.1}})
+    first = table({(): {A: 0.9, B: 0.1}})
+    second = table({(): {B: 0.5, C: 0.4, A: 0.1}})
 
-    (found,) = search(one, other, beam=3)
+    (hypotheses,) = search(first, second, beam=3)
 
-    first = {one.ids[0]: one.log_probs[0] for one in found}
-    assert first == pytest.approx({A: math.log(0.5), B: math.log(0.3), C: math.log(0.2)})
+    log_probs = {hypothesis.ids[0]: hypothesis.log_probs[0] for hypothesis in hypotheses}
+    assert log_probs == pytest.approx({A: math.log(0.5), B: math.log(0.3), C: math.log(0.2)})
 
 
 def test_pad_takes_no_part_in_a_members_vote():
@@ -54,8 +54,8 @@ def test_members_alike_are_one_model():
     alone = search(logits, beam=3, sentences=2)
     thrice = search(logits, logits, logits, beam=3, sentences=2)
 
-    assert [[one.ids for one in some] for some in thrice] == [
-        [one.ids for one in some] for some in alone
+    assert [[hypothesis.ids for hypothesis in some] for some in thrice] == [
+        [hypothesis.ids for hypothesis in some] for some in alone
     ]
 
 

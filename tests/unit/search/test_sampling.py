@@ -15,9 +15,9 @@ from tests.unit.search.toys import (
     C,
     Logits,
     Toy,
-    asked,
     log_softmax,
     random_logits,
+    search_requests,
     shifted,
     table,
 )
@@ -66,15 +66,15 @@ def drawn(
 def picked(draw: SamplingConfig, *, count: int = 5000) -> dict[int, float]:
     """How often each piece comes first by these chances."""
     chance = TokenSampler(draw, [(7, 11)], limits=[1], beam=count, device="cpu")
-    row = [math.log(CHANCES[one]) if one in CHANCES else -math.inf for one in range(5)]
+    row = [math.log(CHANCES[piece]) if piece in CHANCES else -math.inf for piece in range(5)]
     ids = chance.sample(torch.tensor([row]).expand(count, -1), 0)
-    return {one: many / count for one, many in Counter(ids.tolist()).items()}
+    return {piece: many / count for piece, many in Counter(ids.tolist()).items()}
 
 
 def near(chances: dict[int, float]) -> object:
     """Within 4 standard deviations of 5,000 draws."""
     total = sum(chances.values())
-    return pytest.approx({one: part / total for one, part in chances.items()}, abs=0.028)
+    return pytest.approx({key: part / total for key, part in chances.items()}, abs=0.028)
 
 
 def test_pieces_are_drawn_as_often_as_they_are_likely():
@@ -84,9 +84,11 @@ def test_pieces_are_drawn_as_often_as_they_are_likely():
 def test_translations_are_drawn_as_often_as_they_are_likely():
     logits = table({(): {A: 0.6, B: 0.4}, (A,): {C: 0.5, EOS: 0.5}, (B,): {A: 0.25, EOS: 0.75}})
 
-    (found,) = drawn(logits, [Request((3,))], limits=[5], beam=3000, draw=SamplingConfig(seed=5))
+    (hypotheses,) = drawn(
+        logits, [Request((3,))], limits=[5], beam=3000, draw=SamplingConfig(seed=5)
+    )
 
-    counts = Counter(one.ids for one in found)
+    counts = Counter(hypothesis.ids for hypothesis in hypotheses)
     assert {ids: many / 3000 for ids, many in counts.items()} == pytest.approx(
         {(A, C, EOS): 0.3, (A, EOS): 0.3, (B, A, EOS): 0.1, (B, EOS): 0.3}, abs=0.034
     )
@@ -95,8 +97,8 @@ def test_translations_are_drawn_as_often_as_they_are_likely():
 def test_a_temperature_sharpens_or_flattens():
     cold, hot = picked(SamplingConfig(temperature=0.5)), picked(SamplingConfig(temperature=2.0))
 
-    assert cold == near({one: part**2.0 for one, part in CHANCES.items()})
-    assert hot == near({one: part**0.5 for one, part in CHANCES.items()})
+    assert cold == near({piece: part**2.0 for piece, part in CHANCES.items()})
+    assert hot == near({piece: part**0.5 for piece, part in CHANCES.items()})
 
 
 def test_top_k_leaves_the_likeliest_few():
@@ -121,7 +123,7 @@ def test_top_k_above_the_vocabulary_leaves_all():
     ("top_p", "left"), [(0.4, [A]), (0.5, [A, B]), (0.74, [A, B]), (0.8, [A, B, C])]
 )
 def test_top_p_leaves_the_likeliest_that_reach_it(top_p: float, left: list[int]):
-    assert picked(SamplingConfig(top_p=top_p)) == near({one: CHANCES[one] for one in left})
+    assert picked(SamplingConfig(top_p=top_p)) == near({piece: CHANCES[piece] for piece in left})
 
 
 def test_top_p_counts_within_what_top_k_leaves():
@@ -133,14 +135,14 @@ def test_top_p_counts_within_what_top_k_leaves():
 @pytest.mark.parametrize("temperature", [1e-3, 1e-300])
 def test_a_temperature_near_0_is_greedy(temperature: float):
     limits, logits = (7, 3, 11), random_logits(4)
-    requests = [Request((one,)) for one in range(3)]
+    requests = [Request((source,)) for source in range(3)]
 
     cold = SamplingConfig(temperature=temperature)
-    found = drawn(logits, requests, limits=limits, beam=2, draw=cold)
+    results = drawn(logits, requests, limits=limits, beam=2, draw=cold)
 
-    greedy = asked(logits, requests, limits=limits, beam=1)
-    for some, (best,) in zip(found, greedy, strict=True):
-        assert [one.ids for one in some] == [best.ids] * 2
+    greedy = search_requests(logits, requests, limits=limits, beam=1)
+    for some, (best,) in zip(results, greedy, strict=True):
+        assert [hypothesis.ids for hypothesis in some] == [best.ids] * 2
         assert some[0].log_probs == pytest.approx(best.log_probs, rel=1e-5)
 
 
@@ -163,7 +165,9 @@ def test_a_narrower_beam_draws_the_first_of_a_wider_one():
     (wide,) = drawn(logits, requests, limits=[9], beam=7, draw=SamplingConfig())
     (narrow,) = drawn(logits, requests, limits=[9], beam=3, draw=SamplingConfig())
 
-    assert not Counter(one.ids for one in narrow) - Counter(one.ids for one in wide)
+    assert not Counter(hypothesis.ids for hypothesis in narrow) - Counter(
+        hypothesis.ids for hypothesis in wide
+    )
 
 
 def test_seeds_sentences_and_draws_have_numbers_of_their_own():
@@ -188,25 +192,27 @@ def test_draws_are_ranked_by_score_and_worth_what_the_model_says():
     logits = random_logits(8)
     draw = SamplingConfig(temperature=3.0, top_k=3)
 
-    (found,) = drawn(logits, [Request(())], limits=[7], beam=11, draw=draw)
+    (hypotheses,) = drawn(logits, [Request(())], limits=[7], beam=11, draw=draw)
 
-    assert len(found) == 11
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    for one in found:
+    assert len(hypotheses) == 11
+    assert [hypothesis.score for hypothesis in hypotheses] == sorted(
+        (hypothesis.score for hypothesis in hypotheses), reverse=True
+    )
+    for hypothesis in hypotheses:
         model = [
-            log_softmax(logits(0, (PAD, *one.ids[:place])))[piece]
-            for place, piece in enumerate(one.ids)
+            log_softmax(logits(0, (PAD, *hypothesis.ids[:place])))[piece]
+            for place, piece in enumerate(hypothesis.ids)
         ]
-        assert one.log_probs == pytest.approx(model, rel=1e-4)
-        assert one.finished == (one.ids[-1] == EOS)
-        assert one.finished or len(one.ids) == 7
+        assert hypothesis.log_probs == pytest.approx(model, rel=1e-4)
+        assert hypothesis.finished == (hypothesis.ids[-1] == EOS)
+        assert hypothesis.finished or len(hypothesis.ids) == 7
 
 
 def test_what_is_drawn_keeps_the_rules():
     requests = [Request((2,), prefix=(C, A)), Request((3,))]
     constraints = DecodingConstraints(no_repeat=2, min_length=4)
 
-    found = drawn(
+    results = drawn(
         random_logits(2),
         requests,
         limits=(9, 7),
@@ -215,17 +221,17 @@ def test_what_is_drawn_keeps_the_rules():
         constraints=constraints,
     )
 
-    ids = [one.ids for some in found for one in some]
-    assert all(len(one) >= 5 or one[-1] != EOS for one in ids)
-    assert all(len(set(itertools.pairwise(one))) == len(one) - 1 for one in ids)
-    assert all(one.ids[:2] == (C, A) for one in found[0])
+    every = [hypothesis.ids for some in results for hypothesis in some]
+    assert all(len(ids) >= 5 or ids[-1] != EOS for ids in every)
+    assert all(len(set(itertools.pairwise(ids))) == len(ids) - 1 for ids in every)
+    assert all(hypothesis.ids[:2] == (C, A) for hypothesis in results[0])
 
 
 def test_draws_that_come_to_nothing_are_left_out():
     # B bars A and cannot end; A can go on to B only, as no piece comes twice.
     logits = table({(): {A: 0.5, B: 0.5}, (A,): {EOS: 1.0}, (B,): {B: 1.0}})
 
-    (found,) = drawn(
+    (hypotheses,) = drawn(
         logits,
         [Request(())],
         limits=[5],
@@ -234,8 +240,8 @@ def test_draws_that_come_to_nothing_are_left_out():
         constraints=DecodingConstraints(no_repeat=1),
     )
 
-    assert {one.ids for one in found} == {(A, EOS)}
-    assert 0 < len(found) < 20
+    assert {hypothesis.ids for hypothesis in hypotheses} == {(A, EOS)}
+    assert 0 < len(hypotheses) < 20
 
 
 def test_draws_that_all_come_to_nothing_are_refused():

@@ -32,11 +32,11 @@ class Toy:
 
     def step(self, ids: Int[Tensor, " rows"]) -> Float[Tensor, "rows vocab"]:
         self.rows = [
-            (sentence, (*said, one))
-            for (sentence, said), one in zip(self.rows, ids.tolist(), strict=True)
+            (sentence, (*prefix, piece))
+            for (sentence, prefix), piece in zip(self.rows, ids.tolist(), strict=True)
         ]
         self.sizes.append(len(self.rows))
-        return torch.tensor([self.logits(sentence, said) for sentence, said in self.rows])
+        return torch.tensor([self.logits(sentence, prefix) for sentence, prefix in self.rows])
 
     def reorder(self, beam_indices: Int[Tensor, " rows"]) -> None:
         kept = [self.rows[row] for row in beam_indices.tolist()]
@@ -53,8 +53,8 @@ class Toy:
 
 
 def random_logits(seed: int, *, vocab: int = 5, scale: float = 2.0) -> Logits:
-    def logits(sentence: int, said: tuple[int, ...]) -> Sequence[float]:
-        draw = random.Random(f"{seed} {sentence} {said}")
+    def logits(sentence: int, prefix: tuple[int, ...]) -> Sequence[float]:
+        draw = random.Random(f"{seed} {sentence} {prefix}")
         return [draw.gauss(0, scale) for _ in range(vocab)]
 
     return logits
@@ -76,8 +76,8 @@ def enumerate_all(
             for last in (EOS, A, B, C) if length == limit else (EOS,):
                 ids = (*words, last)
                 log_prob = sum(
-                    log_softmax(logits(sentence, (PAD, *ids[:place])))[one]
-                    for place, one in enumerate(ids)
+                    log_softmax(logits(sentence, (PAD, *ids[:place])))[piece]
+                    for place, piece in enumerate(ids)
                 )
                 scores[ids] = log_prob / ((5 + length) / 6) ** alpha
     return scores
@@ -86,14 +86,14 @@ def enumerate_all(
 def table(rows: dict[tuple[int, ...], dict[int, float]]) -> Logits:
     """Logits from probabilities by prefix (without PAD); what is not named is impossible."""
 
-    def logits(sentence: int, said: tuple[int, ...]) -> Sequence[float]:
-        chances = rows.get(said[1:], {EOS: 1.0})
-        return [math.log(chances[one]) if one in chances else -math.inf for one in range(5)]
+    def logits(sentence: int, prefix: tuple[int, ...]) -> Sequence[float]:
+        chances = rows.get(prefix[1:], {EOS: 1.0})
+        return [math.log(chances[piece]) if piece in chances else -math.inf for piece in range(5)]
 
     return logits
 
 
-def asked(
+def search_requests(
     logits: Logits,
     requests: Sequence[Request],
     *,
@@ -124,4 +124,4 @@ def best_first(scores: dict[tuple[int, ...], float]) -> list[tuple[int, ...]]:
 
 def shifted(logits: Logits, sentence: int) -> Logits:
     """The same logits, of a batch in which this sentence is alone."""
-    return lambda _, said: logits(sentence, said)
+    return lambda _, prefix: logits(sentence, prefix)

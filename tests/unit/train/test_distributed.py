@@ -203,8 +203,8 @@ def test_all_learn_the_most_of_what_each_has_to_do(monkeypatch: pytest.MonkeyPat
 
 
 def test_outside_of_torchrun_a_process_is_alone():
-    with process_group() as found:
-        assert (found.is_rank_zero, found.world_size, found.restarts) == (True, 1, 0)
+    with process_group() as group:
+        assert (group.is_rank_zero, group.world_size, group.restarts) == (True, 1, 0)
     assert is_rank_zero()
 
 

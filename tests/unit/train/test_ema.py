@@ -21,8 +21,8 @@ def test_an_update_moves_the_mean_by_one_minus_decay(tiny: Transformer, update: 
 
     mean.update(tiny, update=update)
 
-    for start, found in zip(before, mean.model.parameters(), strict=True):
-        torch.testing.assert_close(found, start + 1.0 - kept)
+    for start, averaged in zip(before, mean.model.parameters(), strict=True):
+        torch.testing.assert_close(averaged, start + 1.0 - kept)
 
 
 def test_the_model_is_not_touched(tiny: Transformer):

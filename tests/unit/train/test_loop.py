@@ -32,7 +32,7 @@ class Run:
     folder: Path
     losses: Sequence[float] = ()
     bleus: Sequence[float] = ()
-    told: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     best: list[float] = field(default_factory=list)
     modes: list[bool] = field(default_factory=list)
     validated_models: list[Transformer] = field(default_factory=list)
@@ -51,12 +51,12 @@ class Run:
             config=config,
             validate=validate,
             folder=self.folder,
-            on_best=lambda model, found: self.best.append(found.loss),
-            on_event=self.told.append,
+            on_best=lambda model, evaluation: self.best.append(evaluation.loss),
+            on_event=self.events.append,
         )
 
     def validated(self) -> list[Validated]:
-        return [event for event in self.told if isinstance(event, Validated)]
+        return [event for event in self.events if isinstance(event, Validated)]
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_an_epoch_of_updates_learns_from_every_target_token_once(run: Run):
 def test_the_loss_falls(run: Run):
     run.train(TrainConfig(updates=24, warmup=8, log_every=6))
 
-    losses = [event.loss for event in run.told if isinstance(event, Progress)]
+    losses = [event.loss for event in run.events if isinstance(event, Progress)]
     assert losses[-1] < 0.9 * losses[0]
 
 
@@ -192,13 +192,15 @@ def test_a_reached_bleu_begins_the_cooldown(run: Run):
     assert trained.state.until_update == 12
     assert trained.state.update == 12 + 8, "0.4 of all are decay"
     assert [event.update for event in run.validated()] == [6, 12, 16, 20]
-    rates = [event.learning_rate for event in run.told if isinstance(event, Progress)]
+    rates = [event.learning_rate for event in run.events if isinstance(event, Progress)]
     assert rates[2:12] == [0.003] * 10
     falling = rates[11:]
     assert falling == sorted(set(falling), reverse=True)
     assert falling[-1] == pytest.approx(0.003 / 25), "the last of the schedule"
     assert [path.name for path in trained.checkpoints] == ["update-00000016", "update-00000020"]
-    assert LogMessage("BLEU 20 (train.until) is reached: 8 updates of cooldown follow") in run.told
+    assert (
+        LogMessage("BLEU 20 (train.until) is reached: 8 updates of cooldown follow") in run.events
+    )
 
 
 def test_a_schedule_without_decay_ends_when_the_bleu_is_reached(run: Run):
@@ -211,7 +213,7 @@ def test_a_bleu_that_is_not_reached_changes_nothing_and_is_reported(run: Run):
     run.bleus = [19.9, math.nan]
 
     assert run.train(replace(UNTIL, updates=8, decay=0.2)).state.update == 8
-    assert LogMessage("BLEU 20 (train.until) was not reached") in run.told
+    assert LogMessage("BLEU 20 (train.until) was not reached") in run.events
 
 
 def test_a_run_stopped_in_its_cooldown_ends_with_the_same_weights(
@@ -220,7 +222,7 @@ def test_a_run_stopped_in_its_cooldown_ends_with_the_same_weights(
     run.bleus = [25.0]
     config = replace(UNTIL, validate_every=8, decay=0.5)
     stopped = Run(copy.deepcopy(tiny), corpus, tmp_path / "stopped", bleus=[25.0])
-    stopped.told = Stopper(14)
+    stopped.events = Stopper(14)
     resumed = Run(copy.deepcopy(tiny), corpus, tmp_path / "stopped")
     torch.manual_seed(1)  # of dropout, as in a run
     straight = run.train(config)
@@ -265,7 +267,7 @@ def test_going_on_is_told(run: Run):
     run.train(TrainConfig(updates=3))
     run.train(TrainConfig(updates=5))
 
-    assert LogMessage(text="resuming after update 3") in run.told
+    assert LogMessage(text="resuming after update 3") in run.events
 
 
 def test_going_on_leaves_every_update_once_in_the_metrics(run: Run):
@@ -299,7 +301,7 @@ def test_an_update_without_a_finite_gradient_is_skipped_counted_and_named(
     assert (trained.state.update, trained.state.skipped) == (5, 1)
     assert trained.state.skipped_in_a_row == 0
     assert all(weight.isfinite().all() for weight in run.model.parameters())
-    (note,) = [event.text for event in run.told if isinstance(event, LogMessage)]
+    (note,) = [event.text for event in run.events if isinstance(event, LogMessage)]
     assert note.startswith("update 2 is skipped: loss nan, gradient nan, training lines ")
 
 
@@ -360,13 +362,15 @@ def test_too_many_bad_updates_in_a_row_stop_the_run_before_they_are_saved(
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_taken(run: Run):
     straight = run.train(TrainConfig(updates=6, validate_every=2, average_checkpoints=1))
-    ended = {name: each.clone() for name, each in load_weights(straight.checkpoints[-1]).items()}
+    ended = {
+        name: weight.clone() for name, weight in load_weights(straight.checkpoints[-1]).items()
+    }
     newest = straight.checkpoints[-1] / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
 
     again = run.train(TrainConfig(updates=6, validate_every=2, average_checkpoints=1))
 
-    notes = [event.text for event in run.told if isinstance(event, LogMessage)]
+    notes = [event.text for event in run.events if isinstance(event, LogMessage)]
     assert notes[0].startswith(f"skipping a checkpoint: {newest} has ")
     assert notes[1] == "resuming after update 4"
     for name, weight in load_weights(again.checkpoints[-1]).items():
@@ -444,14 +448,14 @@ def test_without_a_running_mean_the_weights_themselves_are_validated(run: Run):
 
 
 def test_the_recipe_says_whether_a_batch_is_read_twice(run: Run, monkeypatch: pytest.MonkeyPatch):
-    asked: list[float] = []
+    recorded: list[float] = []
 
     def update(*given: object, loss: LossSettings, **rest: object) -> StepResult:
-        asked.append(loss.r_drop)
+        recorded.append(loss.r_drop)
         return train_step(*given, loss=loss, **rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr("transduce.train.loop.train_step", update)
 
     run.train(TrainConfig(updates=2, r_drop=5.0))
 
-    assert asked == [5.0, 5.0]
+    assert recorded == [5.0, 5.0]

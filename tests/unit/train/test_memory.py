@@ -60,8 +60,8 @@ def test_where_nothing_is_said_nothing_is_known(tmp_path: Path):
 def test_every_group_above_may_leave_less(tmp_path: Path, where: str):
     root = machine(tmp_path, free=5_000)
     (root / "proc/self/cgroup").write_text("0::/a/b\n")
-    for each in ("a", "a/b"):
-        group(root / "sys/fs/cgroup" / each, NEW, "max", 100, "inactive_file 0\n")
+    for path in ("a", "a/b"):
+        group(root / "sys/fs/cgroup" / path, NEW, "max", 100, "inactive_file 0\n")
     group(root / "sys/fs/cgroup" / where, NEW, "9000", 1_000, "anon 3\ninactive_file 70\n")
 
     assert free_memory(root) == 9_000 - 1_000 + 70
@@ -96,7 +96,7 @@ def room(monkeypatch: pytest.MonkeyPatch, free: int | None) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda: free)
 
 
-def found(
+def measured_tokens(
     model: Transformer, *, training: TrainConfig = PLAIN, process: Process = SINGLE_PROCESS
 ) -> int:
     return estimate_batch_size(model, longest=13, training=training, process=process).micro_tokens
@@ -107,7 +107,7 @@ def test_a_cpu_with_memory_enough_takes_the_usual_number(
 ):
     room(monkeypatch, 10**12)
 
-    assert found(tiny) == 4096
+    assert measured_tokens(tiny) == 4096
 
 
 def test_with_less_memory_four_fifths_of_what_is_free_are_filled(
@@ -116,7 +116,7 @@ def test_with_less_memory_four_fifths_of_what_is_free_are_filled(
     need, copies = measure_cost(tiny, longest=13, training=PLAIN), 2 * 4 * tiny.size
     room(monkeypatch, 20_000_000)
 
-    most = found(tiny)
+    most = measured_tokens(tiny)
 
     assert most % 64 == 0
     assert (
@@ -132,22 +132,22 @@ def test_what_else_will_be_kept_makes_it_less(tiny: Transformer, monkeypatch: py
     monkeypatch.setattr(memory, "measure_cost", lambda *_, **__: need)
     room(monkeypatch, int((2 * weights + 2050 * need.bytes_per_position) / 0.8))
 
-    whole = found(tiny)
-    with_a_mean = found(tiny, training=replace(PLAIN, ema=0.9))
-    shared = found(tiny, process=Process(world_size=2))
+    full = measured_tokens(tiny)
+    with_a_mean = measured_tokens(tiny, training=replace(PLAIN, ema=0.9))
+    shared = measured_tokens(tiny, process=Process(world_size=2))
 
-    assert (whole, with_a_mean, shared) == (2048, 1600, 1600)
+    assert (full, with_a_mean, shared) == (2048, 1600, 1600)
 
 
 def test_processes_of_one_machine_share_its_memory(
     tiny: Transformer, monkeypatch: pytest.MonkeyPatch
 ):
     room(monkeypatch, 30_000_000)
-    one = found(tiny)
+    single = measured_tokens(tiny)
 
     room(monkeypatch, 90_000_000)
 
-    assert found(tiny, process=Process(local_world_size=3)) == one
+    assert measured_tokens(tiny, process=Process(local_world_size=3)) == single
 
 
 def test_a_pair_alone_always_may_be_a_micro_batch(
@@ -155,7 +155,7 @@ def test_a_pair_alone_always_may_be_a_micro_batch(
 ):
     room(monkeypatch, 0)
 
-    assert found(tiny) == 13
+    assert measured_tokens(tiny) == 13
 
 
 def test_where_memory_cannot_be_known_the_usual_number_is_taken(
@@ -176,7 +176,7 @@ def test_memory_that_runs_out_while_measuring_leaves_a_pair_at_a_time(
 
     monkeypatch.setattr(tiny, "hidden_states", fail)
 
-    assert found(tiny) == 13
+    assert measured_tokens(tiny) == 13
 
 
 def test_measuring_leaves_no_trace(tiny: Transformer):
@@ -190,8 +190,8 @@ def test_measuring_leaves_no_trace(tiny: Transformer):
 
 def test_reading_twice_needs_twice_as_much(tiny: Transformer):
     once, twice = (
-        measure_cost(tiny.train(), longest=13, training=TrainConfig(r_drop=each))
-        for each in (0.0, 1.0)
+        measure_cost(tiny.train(), longest=13, training=TrainConfig(r_drop=r_drop))
+        for r_drop in (0.0, 1.0)
     )
 
     assert twice.bytes_per_position == pytest.approx(2 * once.bytes_per_position, rel=0.1)
@@ -241,19 +241,19 @@ def test_what_is_counted_is_near_what_a_process_takes():
     assert taken / 1.5 < need.fixed_bytes + need.bytes_per_position * 64 * 65 < 1.5 * taken
 
 
-def kept(folder: Path, count: int, told: list[Event]) -> int:
+def kept(folder: Path, count: int, events: list[Event]) -> int:
     return load_or_measure_batch_size(
-        folder, CPU, measure=lambda: BatchSizeEstimate(count, "so it is"), on_event=told.append
+        folder, CPU, measure=lambda: BatchSizeEstimate(count, "so it is"), on_event=events.append
     )
 
 
 def test_what_was_found_is_told_and_taken_again(tmp_path: Path):
-    told: list[Event] = []
+    events: list[Event] = []
 
-    assert kept(tmp_path, 1_984, told) == 1_984
-    assert kept(tmp_path, 64, told) == 1_984
+    assert kept(tmp_path, 1_984, events) == 1_984
+    assert kept(tmp_path, 64, events) == 1_984
 
-    assert told == [
+    assert events == [
         LogMessage(text="micro-batches of 1,984 tokens: so it is"),
         LogMessage(text="micro-batches of 1,984 tokens, as before"),
     ]

@@ -20,7 +20,7 @@ FOUND = Validated(
 )
 
 
-def made(nats: float, tokens: int) -> StepResult:
+def step_result(nats: float, tokens: int) -> StepResult:
     return StepResult(loss_sum=torch.tensor(nats), tokens=tokens, grad_norm=torch.tensor(0.25))
 
 
@@ -32,14 +32,14 @@ def begin(
     path: Path,
     *,
     update: int = 0,
-    told: list[Event] | None = None,
+    events: list[Event] | None = None,
     process: Process = SINGLE_PROCESS,
 ) -> MetricsLog:
     return MetricsLog(
         path,
         config=TrainConfig(updates=7, log_every=3),
         state=TrainState(update=update, seconds=100.0),
-        on_event=([] if told is None else told).append,
+        on_event=([] if events is None else events).append,
         process=process,
     )
 
@@ -48,7 +48,7 @@ def test_a_line_comes_every_so_many_updates_and_at_the_last(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 
     for update in range(1, 8):
-        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
 
     assert [line["update"] for line in lines(tmp_path / "metrics.jsonl")] == [3, 6, 7]
 
@@ -57,32 +57,32 @@ def test_the_loss_of_a_line_is_the_mean_over_all_its_tokens(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 
     for update, (nats, tokens) in enumerate([(10.0, 2), (20.0, 3), (3.0, 6)], start=1):
-        log.log_update(TrainState(update=update), made(nats, tokens), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(nats, tokens), rate=0.5)
 
     assert lines(tmp_path / "metrics.jsonl")[0]["loss"] == 3.0
 
 
 def test_the_watcher_is_told_what_the_file_says(tmp_path: Path):
-    told: list[Event] = []
-    log = begin(tmp_path / "metrics.jsonl", told=told)
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
 
     for update in range(1, 4):
-        log.log_update(TrainState(update=update, epoch=4), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update, epoch=4), step_result(10.0, 5), rate=0.5)
 
-    (event,) = told
+    (event,) = events
     assert isinstance(event, Progress)
     assert (event.update, event.updates, event.epoch) == (3, 7, 5)
     assert (event.loss, event.learning_rate, event.grad_norm) == (2.0, 0.5, 0.25)
 
 
 def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
-    told: list[Event] = []
-    log = begin(tmp_path / "metrics.jsonl", told=told)
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
 
     for update in range(1, 8):
-        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
 
-    left = [event.seconds_left for event in told if isinstance(event, Progress)]
+    left = [event.seconds_left for event in events if isinstance(event, Progress)]
     assert left[0] > 0
     assert left[-1] == 0
 
@@ -91,7 +91,7 @@ def test_a_line_of_several_processes_says_their_number_and_the_speed_of_each(tmp
     log = begin(tmp_path / "metrics.jsonl", process=Process(world_size=4))
 
     for update in range(1, 4):
-        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
 
     (line,) = lines(tmp_path / "metrics.jsonl")
     assert line["processes"] == 4
@@ -99,16 +99,16 @@ def test_a_line_of_several_processes_says_their_number_and_the_speed_of_each(tmp
 
 
 def test_time_that_processes_wait_for_each_other_is_not_time_at_work(tmp_path: Path):
-    told: list[Event] = []
+    events: list[Event] = []
     process = Process(world_size=2, communication_seconds=50.0)
-    log = begin(tmp_path / "metrics.jsonl", told=told, process=process)
+    log = begin(tmp_path / "metrics.jsonl", events=events, process=process)
 
     log._since -= 1_000.0  # as if the updates had taken so long
     process.communication_seconds += 250.0
     for update in range(1, 7):
-        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
 
-    shares = [event.compute_share for event in told if isinstance(event, Progress)]
+    shares = [event.compute_share for event in events if isinstance(event, Progress)]
     assert shares == [pytest.approx(0.75, abs=0.01), 1.0]
 
 
@@ -116,7 +116,7 @@ def test_a_line_of_one_process_says_nothing_of_others(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 
     for update in range(1, 4):
-        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
 
     (line,) = lines(tmp_path / "metrics.jsonl")
     assert {"processes", "tokens_per_second_each", "working"}.isdisjoint(line)
@@ -142,14 +142,14 @@ def skipped(log: MetricsLog, update: int, *, in_a_row: int = 1) -> None:
 
 
 def test_a_skipped_update_is_written_and_told_with_its_lines(tmp_path: Path):
-    told: list[Event] = []
-    log = begin(tmp_path / "metrics.jsonl", told=told)
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
 
     skipped(log, 1)
 
     (line,) = lines(tmp_path / "metrics.jsonl")
     assert (line["update"], line["skipped"], line["lines"]) == (1, 3, [11, 13])
-    assert told == [
+    assert events == [
         LogMessage(text="update 1 is skipped: loss nan, gradient inf, training lines 11, 13")
     ]
 
@@ -159,7 +159,7 @@ def test_the_loss_of_a_line_leaves_skipped_updates_out(tmp_path: Path):
 
     skipped(log, 1)
     for update in (2, 3):
-        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
 
     assert lines(tmp_path / "metrics.jsonl")[-1]["loss"] == 2.0
 
@@ -185,13 +185,15 @@ def test_too_many_skipped_in_a_row_stop_the_run_with_advice(tmp_path: Path):
 
 
 def test_a_loss_that_jumps_up_is_told_of(tmp_path: Path):
-    told: list[Event] = []
-    log = begin(tmp_path / "metrics.jsonl", told=told)
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
 
     for update in range(1, 8):
-        log.log_update(TrainState(update=update), made(20.0 if update > 3 else 10.0, 5), rate=0.5)
+        log.log_update(
+            TrainState(update=update), step_result(20.0 if update > 3 else 10.0, 5), rate=0.5
+        )
 
-    spikes = [event.text for event in told if isinstance(event, LogMessage)]
+    spikes = [event.text for event in events if isinstance(event, LogMessage)]
     assert (
         spikes[0]
         == "the loss rose to 4.000 by update 6, from 2.000: is train.learning_rate too high?"
@@ -200,12 +202,12 @@ def test_a_loss_that_jumps_up_is_told_of(tmp_path: Path):
 
 def spikes(tmp_path: Path, *losses: float) -> list[str]:
     """What is told of lines with these losses."""
-    told: list[Event] = []
-    log = begin(tmp_path / "metrics.jsonl", told=told)
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
     for line, loss in enumerate(losses):
         for update in range(3 * line + 1, 3 * line + 4):
-            log.log_update(TrainState(update=update), made(5 * loss, 5), rate=0.5)
-    return [event.text for event in told if isinstance(event, LogMessage)]
+            log.log_update(TrainState(update=update), step_result(5 * loss, 5), rate=0.5)
+    return [event.text for event in events if isinstance(event, LogMessage)]
 
 
 def test_a_loss_that_has_nearly_nothing_to_fall_may_double(tmp_path: Path):
@@ -231,8 +233,8 @@ def test_a_validation_is_written_with_its_signature(tmp_path: Path):
 
 
 def test_validation_does_not_count_as_training_speed(tmp_path: Path):
-    told: list[Event] = []
-    log = begin(tmp_path / "metrics.jsonl", told=told)
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
 
     log.pause_clock()
     log._since -= 1_000.0  # as if what follows had taken so long
@@ -240,9 +242,9 @@ def test_validation_does_not_count_as_training_speed(tmp_path: Path):
     log.log_validation(TrainState(update=2), FOUND)
     log.resume_clock()
     for update in range(1, 4):
-        log.log_update(TrainState(update=update), made(10.0, 5), rate=0.5)
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
 
-    speeds = [event.tokens_per_second for event in told if isinstance(event, Progress)]
+    speeds = [event.tokens_per_second for event in events if isinstance(event, Progress)]
     assert speeds[0] > 15
 
 
@@ -274,31 +276,31 @@ def test_going_on_forgets_a_torn_last_line(tmp_path: Path):
 def test_a_damaged_line_is_left_out_and_the_rest_kept(tmp_path: Path, damage: bytes):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"update": 20}\n' + damage + b'\n{"update": 40}\n{"update": 50}\n')
-    told: list[Event] = []
+    events: list[Event] = []
 
-    begin(path, update=40, told=told)
+    begin(path, update=40, events=events)
 
     assert [line["update"] for line in lines(path)] == [20, 40]
-    said = f"{path}: 1 damaged line of the log left out; training is unaffected"
-    assert told == [LogMessage(said)]
+    message = f"{path}: 1 damaged line of the log left out; training is unaffected"
+    assert events == [LogMessage(message)]
 
 
 def test_no_flipped_bit_costs_another_line_or_stops_a_resume(tmp_path: Path):
     path, draw = tmp_path / "metrics.jsonl", random.Random(3)
-    whole = [b'{"update": %d, "loss": 2.5, "best": true}\n' % update for update in (10, 20, 30)]
+    lines = [b'{"update": %d, "loss": 2.5, "best": true}\n' % update for update in (10, 20, 30)]
     for _ in range(150):
-        place, bit = draw.randrange(len(whole[1])), draw.randrange(8)
-        flipped = bytearray(whole[1])
+        place, bit = draw.randrange(len(lines[1])), draw.randrange(8)
+        flipped = bytearray(lines[1])
         flipped[place] ^= 1 << bit
-        path.write_bytes(whole[0] + flipped + whole[2])
-        told: list[Event] = []
+        path.write_bytes(lines[0] + flipped + lines[2])
+        events: list[Event] = []
 
-        begin(path, update=30, told=told)
+        begin(path, update=30, events=events)
 
         kept = path.read_bytes()
-        assert kept.startswith(whole[0])
-        assert kept.endswith(whole[2]) or place == len(whole[1]) - 1  # two lines in one
-        assert told or kept == whole[0] + flipped + whole[2]
+        assert kept.startswith(lines[0])
+        assert kept.endswith(lines[2]) or place == len(lines[1]) - 1  # two lines in one
+        assert events or kept == lines[0] + flipped + lines[2]
 
 
 def test_starting_over_starts_an_empty_file(tmp_path: Path):

@@ -51,8 +51,8 @@ def test_a_part_is_what_would_have_been_collated(batch: Batch, most: int):
         rows = slice(done, done := done + len(part.source))
         fresh = collate(SOURCES[rows], TARGETS[rows], pad=9, eos=0)
 
-        for ours, theirs in zip(part, fresh, strict=True):
-            if isinstance(ours, torch.Tensor):
-                assert torch.equal(ours, theirs)
+        for part_tensor, fresh_tensor in zip(part, fresh, strict=True):
+            if isinstance(part_tensor, torch.Tensor):
+                assert torch.equal(part_tensor, fresh_tensor)
             else:
-                assert ours == theirs
+                assert part_tensor == fresh_tensor

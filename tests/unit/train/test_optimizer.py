@@ -51,12 +51,12 @@ def test_muon_takes_the_matrices_of_the_layers_and_nothing_else(tiny: Transforme
 
 @pytest.mark.parametrize("optimizer", ["adam", "muon"])
 def test_weight_decay_spares_biases_and_gains(tiny: Transformer, optimizer: str):
-    made = make_optimizers(tiny, TrainConfig(optimizer=optimizer, weight_decay=0.1))
+    optimizers = make_optimizers(tiny, TrainConfig(optimizer=optimizer, weight_decay=0.1))
 
     spared = [
         weight.dim()
-        for one in made
-        for group in one.param_groups
+        for optimizer_instance in optimizers
+        for group in optimizer_instance.param_groups
         for weight in group["params"]
         if group["weight_decay"] == 0.0
     ]

@@ -126,8 +126,8 @@ def test_linear_maps_alone_are_copied(config: ModelConfig, norm: str):
 
 
 def weights(module: Transformer) -> list[nn.Parameter]:
-    return [each for part in module.modules() if isinstance(part, nn.Linear)
-            for each in part.parameters()]  # fmt: skip
+    return [weight for part in module.modules() if isinstance(part, nn.Linear)
+            for weight in part.parameters()]  # fmt: skip
 
 
 def test_copies_follow_the_masters(tiny: Transformer):
@@ -138,18 +138,18 @@ def test_copies_follow_the_masters(tiny: Transformer):
 
     working.sync_from_master()
 
-    for each, master in zip(weights(working.model), weights(tiny), strict=True):
-        assert torch.equal(each, master.bfloat16())
+    for weight, master in zip(weights(working.model), weights(tiny), strict=True):
+        assert torch.equal(weight, master.bfloat16())
 
 
 def test_gradients_of_many_micro_batches_are_added_up_in_float32(tiny: Transformer):
     working = Bf16Replica(tiny)
     for _ in range(300):  # in bfloat16 256 + 1 is 256
-        for each in weights(working.model):
-            each.grad = torch.ones_like(each)
+        for weight in weights(working.model):
+            weight.grad = torch.ones_like(weight)
         working.accumulate_grads_to_master()
 
-    assert all(each.grad is None for each in weights(working.model))
+    assert all(weight.grad is None for weight in weights(working.model))
     for master in weights(tiny):
         assert master.grad is not None
         assert torch.equal(master.grad, torch.full_like(master, 300.0))
@@ -185,7 +185,7 @@ def test_other_batches_are_passed_as_they_are(config: ModelConfig, rows: int, wi
 
 
 def test_the_copies_take_six_bytes_a_weight_beside_the_model(tiny: Transformer):
-    assert Bf16Replica(tiny).extra_bytes == 6 * sum(each.numel() for each in weights(tiny))
+    assert Bf16Replica(tiny).extra_bytes == 6 * sum(weight.numel() for weight in weights(tiny))
 
 
 def test_a_micro_batch_leaves_room_for_the_copies(
@@ -197,24 +197,24 @@ def test_a_micro_batch_leaves_room_for_the_copies(
 
     monkeypatch.setattr(memory, "free_memory", lambda: 4 * 10**6)
     monkeypatch.setattr(memory, "measure_cost", need)
-    found: list[int] = []
+    sizes: list[int] = []
 
-    for beside in (0, 640_000):
-        monkeypatch.setattr(Bf16Replica, "extra_bytes", beside)
+    for extra_bytes in (0, 640_000):
+        monkeypatch.setattr(Bf16Replica, "extra_bytes", extra_bytes)
         training = TrainConfig(precision="bfloat16")
-        found.append(
+        sizes.append(
             estimate_batch_size(
                 tiny, longest=13, training=training, process=SINGLE_PROCESS
             ).micro_tokens
         )
 
-    assert found[0] - found[1] == 640
+    assert sizes[0] - sizes[1] == 640
 
 
 def test_what_a_micro_batch_takes_is_measured_in_the_precision_of_training(tiny: Transformer):
     short, exact = (
-        measure_cost(each.train(), longest=40, training=TrainConfig())
-        for each in (Bf16Replica(tiny).model, tiny)
+        measure_cost(model.train(), longest=40, training=TrainConfig())
+        for model in (Bf16Replica(tiny).model, tiny)
     )
 
     assert short.bytes_per_position < 0.8 * exact.bytes_per_position

@@ -41,31 +41,31 @@ def shares(
 
 
 def test_the_linear_share_peaks_at_the_end_of_warmup():
-    made = shares("linear")
+    rates = shares("linear")
 
-    assert made.index(max(made)) == 6
-    assert max(made) == 1.0
+    assert rates.index(max(rates)) == 6
+    assert max(rates) == 1.0
 
 
 def test_the_linear_share_falls_by_equal_amounts_and_still_learns_at_the_last():
-    made = shares("linear")[6:]
+    rates = shares("linear")[6:]
 
-    assert [a - b for a, b in pairwise(made)] == pytest.approx([1 / 47] * 46)
-    assert made[-1] == pytest.approx(1 / 47)
+    assert [a - b for a, b in pairwise(rates)] == pytest.approx([1 / 47] * 46)
+    assert rates[-1] == pytest.approx(1 / 47)
 
 
 def test_the_cosine_share_is_half_a_wave():
-    made = shares("cosine", updates=52)[6:]
+    rates = shares("cosine", updates=52)[6:]
 
     waves = [(1 + math.cos(math.pi * step / 46)) / 2 for step in range(46)]
-    assert made == pytest.approx(waves)
+    assert rates == pytest.approx(waves)
 
 
 def test_the_level_share_falls_at_the_end_alone():
-    made = shares("wsd")
+    rates = shares("wsd")
 
-    assert made[6:40] == [1.0] * 34
-    assert [a - b for a, b in pairwise(made[39:])] == pytest.approx([1 / 14] * 13)
+    assert rates[6:40] == [1.0] * 34
+    assert [a - b for a, b in pairwise(rates[39:])] == pytest.approx([1 / 14] * 13)
 
 
 def test_the_constant_share_stays():
@@ -103,11 +103,11 @@ def curve(config: TrainConfig) -> list[float]:
 @given(regime=regimes())
 def test_every_schedule_rises_in_a_straight_line_to_its_peak(regime: dict[str, Any]):
     config = TrainConfig(**regime)
-    made = curve(config)
+    rates = curve(config)
 
-    assert made[config.warmup - 1] == max(made) == 0.003
+    assert rates[config.warmup - 1] == max(rates) == 0.003
     line = [0.003 * update / config.warmup for update in range(1, config.warmup + 1)]
-    assert made[: config.warmup] == pytest.approx(line)
+    assert rates[: config.warmup] == pytest.approx(line)
 
 
 @given(regime=regimes())

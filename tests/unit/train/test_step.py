@@ -72,13 +72,15 @@ def test_a_gradient_that_is_no_number_changes_no_weight_and_no_memory(
     optimizers = make_optimizers(tiny, TrainConfig(optimizer=optimizer))
     rates = [0.01] * len(optimizers)
     train_step(tiny, [batch], optimizers=optimizers, rates=rates)
-    before = copy.deepcopy((tiny.state_dict(), [each.state_dict() for each in optimizers]))
+    before = copy.deepcopy(
+        (tiny.state_dict(), [optimizer.state_dict() for optimizer in optimizers])
+    )
     hook = tiny.embedding.weight.register_hook(lambda grad: grad * bad)
 
     done = train_step(tiny, [batch], optimizers=optimizers, rates=rates)
 
     hook.remove()
-    after = (tiny.state_dict(), [each.state_dict() for each in optimizers])
+    after = (tiny.state_dict(), [optimizer.state_dict() for optimizer in optimizers])
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert done.skipped
     assert all(weight.grad is None for weight in tiny.parameters())
@@ -88,8 +90,8 @@ def test_a_loss_that_is_no_number_is_enough_to_skip(
     tiny: Transformer, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ):
     def spoilt(*given: torch.Tensor, smoothing: float, compiled: bool) -> LossSums:
-        found = chunked_cross_entropy(*given, smoothing=smoothing, compiled=compiled)
-        return found._replace(smoothed=found.smoothed + math.nan)
+        loss_result = chunked_cross_entropy(*given, smoothing=smoothing, compiled=compiled)
+        return loss_result._replace(smoothed=loss_result.smoothed + math.nan)
 
     monkeypatch.setattr(step, "chunked_cross_entropy", spoilt)
 
@@ -118,8 +120,8 @@ def test_each_optimizer_gets_its_own_rate(tiny: Transformer, batch: Batch):
 
     train_step(tiny, [batch], optimizers=optimizers, rates=[0.01, 0.02])
 
-    said = [{group["lr"] for group in optimizer.param_groups} for optimizer in optimizers]
-    assert said == [{0.01}, {0.02}]
+    applied = [{group["lr"] for group in optimizer.param_groups} for optimizer in optimizers]
+    assert applied == [{0.01}, {0.02}]
 
 
 @pytest.mark.parametrize(("optimizer", "rates"), [("adam", [0.01, 0.0]), ("muon", [0.005, 0.02])])

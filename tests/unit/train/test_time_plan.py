@@ -83,7 +83,7 @@ def run(
             config=config,
             validate=validate,
             folder=folder,
-            on_best=lambda model, found: None,
+            on_best=lambda model, evaluation: None,
             on_event=events.append,
             time_plan=plan,
         )
