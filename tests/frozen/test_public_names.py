@@ -1,5 +1,6 @@
 """What other programs may rely on. A change here is a change for them: say so in the version."""
 
+import inspect
 import subprocess
 import sys
 
@@ -41,3 +42,22 @@ def test_importing_the_package_brings_no_torch():
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
     assert said.stdout.split() == [b"False", b"False"]
+
+
+def test_public_functions_document_their_parameters():
+    missing: dict[str, list[str]] = {}
+    for name in NAMES - {"__version__"}:
+        value = getattr(transduce, name)
+        functions = vars(value) if inspect.isclass(value) else {"": value}
+        for attribute, member in functions.items():
+            function = getattr(member, "__func__", member)
+            if attribute.startswith("_") or not inspect.isfunction(function):
+                continue
+            text = inspect.getdoc(function) or ""
+            parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
+            if undocumented := sorted(
+                parameter for parameter in parameters if parameter not in text
+            ):
+                missing[f"{name}.{attribute}"] = undocumented
+
+    assert not missing

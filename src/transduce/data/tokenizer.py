@@ -222,7 +222,11 @@ class Tokenizer:
         return next((t for m, t in codes if m and same_language(m[1] or m[2], language)), "")
 
     def split_tag(self, text: str) -> tuple[list[int], str]:
-        """Split off a language tag and a synthetic one: ids that the vocabulary has, the rest."""
+        """Split a text into the ids of its tags, and the rest.
+
+        Args:
+            text: may start with a language tag and a synthetic one that the vocabulary has.
+        """
         ids: list[int] = []
         for pattern in (TAG, _SYNTHETIC) if self.all_tags else ():
             match = pattern.match(text.removeprefix(" ") if ids else text)
@@ -297,7 +301,7 @@ class Tokenizer:
         return one_line(self._processor.decode(text_ids))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the piece of each id for display; "▁" is a space.
+        """Return the piece of each of `ids` for display; "▁" is a space.
 
         Raises:
             ValueError: if an id is not in the vocabulary.

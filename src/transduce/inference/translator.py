@@ -205,8 +205,10 @@ class Translator:
         """Load a bundle, or the best bundle of a run folder.
 
         Args:
+            path: the model folder.
             ensemble: further models with the same vocabulary, whose probabilities are averaged
                 with the first one's (torch engine only).
+            device: where to compute.
             options: `engine`, `compute_type`, `plan` and `shortlist`; see `EngineOptions`.
 
         Raises:
@@ -265,7 +267,12 @@ class Translator:
         device: "torch.device | str" = "cpu",
         **options: Unpack[EngineOptions],
     ) -> "Translator":
-        """Make a translator from a bundle that is loaded on `device`, with `EngineOptions`.
+        """Make a translator from a bundle.
+
+        Args:
+            bundle: the model, loaded on `device`.
+            device: where to compute.
+            options: see `EngineOptions`.
 
         Raises:
             ValueError: if the engine is unavailable.
@@ -294,6 +301,8 @@ class Translator:
 
         Args:
             model: the model, or an ensemble; training may continue afterwards.
+            tokenizer: the model's.
+            search: default settings.
         """
         from transduce.inference.engines.torch_engine import TorchEngine
 
@@ -614,7 +623,15 @@ class Translator:
         ]
 
     def alternatives(self, sentence: str, after: str = "", *, count: int = 5) -> list[Continuation]:
-        """Return the most probable next pieces after a beginning, each with the best translation.
+        """Return the most probable continuations of a partial translation.
+
+        Args:
+            sentence: the source.
+            after: the translation so far.
+            count: number of continuations.
+
+        Returns:
+            The most probable next pieces, best first, each with the best translation after it.
 
         Raises:
             ValueError: for a blank or too long sentence, a beginning at the length limit, a `count`

@@ -83,7 +83,12 @@ class Transformer(nn.Module):
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
     ) -> Float[Tensor, "batch source d_model"]:
-        """Return the encoder's output: the memory that the decoder attends to."""
+        """Return the encoder's output: the memory that the decoder attends to.
+
+        Args:
+            source: ids with EOS, padded.
+            source_mask: True where a source position is not padding; None without padding.
+        """
         x = self._embed(self.source_embedding or self.embedding, source, first=0)
         for layer in self.encoder:
             x = layer(x, source_mask)
@@ -113,7 +118,10 @@ class Transformer(nn.Module):
         source_mask: Bool[Tensor, "batch 1 1 source"] | None,
         target_in: Int[Tensor, "batch target"],
     ) -> Float[Tensor, "batch target d_model"]:
-        """Encode and decode without the logits, which the loss computes chunk by chunk."""
+        """Encode and decode without the logits, which the loss computes chunk by chunk.
+
+        Args: `source`, `source_mask` and `target_in` as for `forward`.
+        """
         return self.decode(self.encode(source, source_mask), source_mask, target_in)
 
     def embed(
@@ -132,7 +140,7 @@ class Transformer(nn.Module):
         return self.dropout(self.positions(scaled, first=first))
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """Multiply by the output matrix. PAD's logit is always zero.
+        """Multiply `hidden`, the decoder's output, by the output matrix. PAD's logit is zero.
 
         The departure `output_bias` adds a bias per piece; PAD's then means nothing.
         """
@@ -141,7 +149,7 @@ class Transformer(nn.Module):
     def scale_hidden(
         self, hidden: Float[Tensor, "*batch d_model"]
     ) -> Float[Tensor, "*batch d_model"]:
-        """Return what the output matrix multiplies; the departure "projection" scales it."""
+        """Return what the output matrix multiplies: `hidden`, which "projection" scales."""
         if self.config.scale == "projection":
             return hidden * self.config.d_model**-0.5
         return hidden

@@ -71,11 +71,13 @@ def run_recipe(
     `out` and the corpus must be the same files for all. Restarted by torchrun, they resume.
 
     Args:
+        recipe: all settings.
         out: the run's folder; it may hold what `prepare_run` wrote.
         resume: continue the run that `out` holds, or begin one if it holds none.
         start: the model to start from, which the recipe must fit (`adopt_model`); None: random.
         plan: sets the recipe's updates once the corpus is prepared.
         started: when the time of `train.time` began, of `time.monotonic()`; None: now.
+        on_event: called with each event of the run, such as a log line or a validation.
 
     Raises:
         ValueError: if the corpus or the folder cannot be used; one line that says what to change.

@@ -56,7 +56,7 @@ class SearchConfig:
         check_choices("search", self)
 
     def limit(self, source_pieces: int) -> int:
-        """Return the maximum length of a translation, EOS included, for this source length."""
+        """Return the maximum length of a translation of `source_pieces`, EOS included."""
         return source_pieces + self.extra
 
 
