@@ -201,7 +201,7 @@ SYSTEMS: Mapping[str, Callable[[Task], System]] = {
     "CTranslate2 at its best": partial(ctranslate2_system, tuned=True),
     "CTranslate2 as it comes": partial(ctranslate2_system, tuned=False),
     "Hugging Face": huggingface_system,
-    "Hugging Face bfloat16": partial(huggingface_system, kind=torch.bfloat16),
+    "Hugging Face bfloat16": partial(huggingface_system, dtype=torch.bfloat16),
 }
 
 

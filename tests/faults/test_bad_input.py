@@ -40,9 +40,9 @@ def held(folder: Path) -> dict[str, bytes]:
 def test_a_missing_file_is_named(transduce: Transduce, corpus: Path):
     (corpus / "train.rev").unlink()
 
-    said = train(transduce, corpus)
+    result = train(transduce, corpus)
 
-    refuses(said, corpus / "train.rev", "does not exist")
+    refuses(result, corpus / "train.rev", "does not exist")
     assert not (corpus / "run").exists()
 
 
@@ -53,10 +53,10 @@ def test_sides_of_unequal_length_are_counted_and_the_first_suspicious_line_named
     del lines[300 - 1]
     (corpus / "train.rev").write_text("\n".join(lines))
 
-    said = train(transduce, corpus)
+    result = train(transduce, corpus)
 
-    refuses(said, "500 lines", "499", "look first near line")
-    near = int(said.err.rpartition("line ")[2])
+    refuses(result, "500 lines", "499", "look first near line")
+    near = int(result.err.rpartition("line ")[2])
     assert abs(near - 300) < 30
     assert not (corpus / "run").exists()
 
@@ -66,9 +66,9 @@ def test_a_line_that_is_not_utf8_is_named(transduce: Transduce, corpus: Path):
     lines[41 - 1] = "fünf".encode("latin-1")
     (corpus / "train.src").write_bytes(b"\n".join(lines))
 
-    said = train(transduce, corpus)
+    result = train(transduce, corpus)
 
-    refuses(said, corpus / "train.src", "line 41", "UTF-8")
+    refuses(result, corpus / "train.src", "line 41", "UTF-8")
     assert not (corpus / "run").exists()
 
 
@@ -80,22 +80,22 @@ def test_a_line_that_is_not_utf8_is_dropped_and_counted_where_that_is_asked_for(
     (corpus / "train.rev").write_bytes(b"\n".join(lines))
     files = f'data.train=["{corpus / "train.src"}", "{corpus / "train.rev"}"]'
 
-    said = transduce(
+    result = transduce(
         *("prepare", "tiny", *SMALL, "--out", corpus / "run"),
         *("--set", files, "--set", "data.not_utf8=drop"),
     )
 
-    assert said.code == 0, said.err
-    assert "kept 499 pairs; dropped 1 (not UTF-8: 1, such as line 31)" in said.err
+    assert result.code == 0, result.err
+    assert "kept 499 pairs; dropped 1 (not UTF-8: 1, such as line 31)" in result.err
 
 
 def test_an_empty_corpus_is_refused(transduce: Transduce, corpus: Path):
     for name in ("train.src", "train.rev"):
         (corpus / name).write_text("")
 
-    said = train(transduce, corpus)
+    result = train(transduce, corpus)
 
-    refuses(said, "train.src", "no line")
+    refuses(result, "train.src", "no line")
     assert not (corpus / "run").exists()
 
 
@@ -103,9 +103,9 @@ def test_a_corpus_of_which_cleaning_leaves_nothing_is_refused(transduce: Transdu
     for name in ("train.src", "train.rev"):
         (corpus / name).write_text("\n \n\n")
 
-    said = train(transduce, corpus)
+    result = train(transduce, corpus)
 
-    refuses(said, "empty", "cleaning left no pair")
+    refuses(result, "empty", "cleaning left no pair")
     assert not (corpus / "run").exists()
 
 
@@ -115,9 +115,9 @@ def test_a_corpus_in_latin_1_is_refused_with_the_way_to_convert_it(
     (corpus / "train.rev").write_bytes(b"sch\xf6n\n" * 500)
     files = ("--source", corpus / "train.src", "--target", corpus / "train.rev")
 
-    said = transduce("check", *files)
+    result = transduce("check", *files)
 
-    refuses(said, "not UTF-8: 500", "iconv -f LATIN1 -t UTF-8 FILE > NEW")
+    refuses(result, "not UTF-8: 500", "iconv -f LATIN1 -t UTF-8 FILE > NEW")
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_text_longer_than_the_learned_positions_shows_before_training(
     pair = f'data.validation=["{corpus / "long.src"}", "{corpus / "long.rev"}"]'
     learned = ("model.positions=learned", "model.max_positions=17", "data.max_pieces=16", pair)
 
-    said = train(transduce, corpus, *(word for key in learned for word in ("--set", key)))
+    result = train(transduce, corpus, *(word for key in learned for word in ("--set", key)))
 
-    assert said.code == 2
-    assert "pair 1 of the validation set has" in said.err.splitlines()[-1]
+    assert result.code == 2
+    assert "pair 1 of the validation set has" in result.err.splitlines()[-1]
     assert not (corpus / "run" / "metrics.jsonl").exists()
 
 
@@ -154,9 +154,9 @@ def test_a_fault_in_the_test_files_shows_before_training(transduce: Transduce, c
     (corpus / "test.rev").write_text("one line too few\n")
     files = f'data.test=["{corpus}/test.src", "{corpus}/test.rev"]'
 
-    said = train(transduce, corpus, "--set", files)
+    result = train(transduce, corpus, "--set", files)
 
-    refuses(said, "40 lines", "has 1")
+    refuses(result, "40 lines", "has 1")
     assert not (corpus / "run").exists()
 
 
@@ -180,9 +180,9 @@ def test_a_fault_in_the_test_files_shows_before_training(transduce: Transduce, c
 def test_a_setting_that_cannot_be_is_explained(
     transduce: Transduce, corpus: Path, setting: str, parts: list[str]
 ):
-    said = train(transduce, corpus, "--set", setting)
+    result = train(transduce, corpus, "--set", setting)
 
-    refuses(said, *parts)
+    refuses(result, *parts)
 
 
 def test_a_recipe_that_is_not_shipped_gets_the_nearest_name(transduce: Transduce):
@@ -216,9 +216,9 @@ def test_a_folder_that_holds_a_run_is_refused_and_left_alone(
 ):
     before = held(run.folder)
 
-    said = train(transduce, corpus, "--out", run.folder)
+    result = train(transduce, corpus, "--out", run.folder)
 
-    refuses(said, run.folder, "already holds a run", "--resume")
+    refuses(result, run.folder, "already holds a run", "--resume")
     assert held(run.folder) == before
 
 
@@ -228,25 +228,25 @@ def test_a_folder_that_holds_other_files_is_refused_and_left_alone(
     (corpus / "run").mkdir()
     (corpus / "run" / "letter.txt").write_text("dear")
 
-    said = train(transduce, corpus)
+    result = train(transduce, corpus)
 
-    refuses(said, "holds other files", "--out")
+    refuses(result, "holds other files", "--out")
     assert held(corpus / "run") == {"letter.txt": b"dear"}
 
 
 def test_the_demo_does_not_replace_what_is_not_a_demo(run: Run, transduce: Transduce):
     before = held(run.folder)
 
-    said = transduce("demo", "--out", run.folder)
+    result = transduce("demo", "--out", run.folder)
 
-    refuses(said, run.folder, "--out")
+    refuses(result, run.folder, "--out")
     assert held(run.folder) == before
 
 
 def test_nothing_to_resume_and_no_corpus_is_said(transduce: Transduce, tmp_path: Path):
-    said = transduce("train", "--resume", "--out", tmp_path / "mistyped")
+    result = transduce("train", "--resume", "--out", tmp_path / "mistyped")
 
-    refuses(said, "mistyped holds no run to resume", "--out", "corpus")
+    refuses(result, "mistyped holds no run to resume", "--out", "corpus")
     assert not any(tmp_path.iterdir())
 
 
@@ -266,17 +266,17 @@ def test_a_run_killed_before_its_recipe_was_renamed_is_begun_again(
     transduce("prepare", *files, *SMALL, "--out", corpus / "run")
     (corpus / "run/recipe.toml").rename(corpus / "run/.recipe.toml.new-4194399")
 
-    said = train(transduce, corpus, *words)
+    result = train(transduce, corpus, *words)
 
-    assert said.code == 0, said.err
-    assert ("holds no run yet: beginning one" in said.err) == bool(resume)
+    assert result.code == 0, result.err
+    assert ("holds no run yet: beginning one" in result.err) == bool(resume)
     assert not list((corpus / "run").glob(".*"))
 
 
 def test_resuming_with_another_setting_names_it(run: Run, transduce: Transduce):
-    said = transduce("train", "--resume", "--out", run.folder, "--set", "model.d_ff=64")
+    result = transduce("train", "--resume", "--out", run.folder, "--set", "model.d_ff=64")
 
-    refuses(said, "model.d_ff", "recipe.toml")
+    refuses(result, "model.d_ff", "recipe.toml")
 
 
 @pytest.mark.skipif(not BROKEN.exists(), reason="no file that cannot be read")
@@ -290,11 +290,11 @@ def test_resuming_with_another_setting_names_it(run: Run, transduce: Transduce):
     ],
 )
 def test_a_file_whose_disk_fails_is_named(transduce: Transduce, bundle: Path, words: list[object]):
-    said = transduce(*(bundle if word == "BUNDLE" else word for word in words))
+    result = transduce(*(bundle if word == "BUNDLE" else word for word in words))
 
-    assert said.code in (1, 2)
-    assert said.err.endswith("Input/output error\n")
-    assert f"{BROKEN}" in said.err.splitlines()[-1]
+    assert result.code in (1, 2)
+    assert result.err.endswith("Input/output error\n")
+    assert f"{BROKEN}" in result.err.splitlines()[-1]
 
 
 @pytest.mark.skipif(not BROKEN.exists(), reason="no file that cannot be read")
@@ -302,9 +302,9 @@ def test_a_file_of_a_bundle_whose_disk_fails_is_named(transduce: Transduce, bund
     (bundle / "manifest.json").unlink()
     (bundle / "manifest.json").symlink_to(BROKEN)
 
-    said = transduce("translate", bundle, stdin=b"1\n")
+    result = transduce("translate", bundle, stdin=b"1\n")
 
-    assert said.err == f"transduce: {bundle / 'manifest.json'}: Input/output error\n"
+    assert result.err == f"transduce: {bundle / 'manifest.json'}: Input/output error\n"
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.model"])
@@ -318,8 +318,8 @@ def test_a_missing_file_of_a_bundle_is_named(transduce: Transduce, bundle: Path,
     "name", ["config.json", "model.safetensors", "tokenizer.model", "manifest.json"]
 )
 def test_a_truncated_file_of_a_bundle_is_named(transduce: Transduce, bundle: Path, name: str):
-    whole = (bundle / name).read_bytes()
-    (bundle / name).write_bytes(whole[: len(whole) // 2])
+    content = (bundle / name).read_bytes()
+    (bundle / name).write_bytes(content[: len(content) // 2])
 
     refuses(transduce("translate", bundle, stdin=b"1\n"), name, "copy")
 
@@ -351,9 +351,9 @@ def test_text_that_is_not_utf8_is_refused_before_anything_is_written(
 ):
     (tmp_path / "out").write_text("what was here before\n")
 
-    said = transduce("translate", run.folder, "-o", tmp_path / "out", stdin=b"1 2\n\xff\n")
+    result = transduce("translate", run.folder, "-o", tmp_path / "out", stdin=b"1 2\n\xff\n")
 
-    refuses(said, "stdin, line 2", "UTF-8")
+    refuses(result, "stdin, line 2", "UTF-8")
     assert held(tmp_path) == {"out": b"what was here before\n"}
 
 
@@ -362,31 +362,31 @@ def test_an_input_that_is_not_there_is_named(run: Run, transduce: Transduce):
 
 
 def test_an_output_that_cannot_be_written_is_named(run: Run, transduce: Transduce, tmp_path: Path):
-    said = transduce("translate", run.folder, "-o", tmp_path / "no" / "out", stdin=b"1\n")
+    result = transduce("translate", run.folder, "-o", tmp_path / "no" / "out", stdin=b"1\n")
 
-    refuses(said, tmp_path / "no")
+    refuses(result, tmp_path / "no")
 
 
 def test_a_beam_of_none_is_refused_even_without_input(run: Run, transduce: Transduce):
-    said = transduce("translate", run.folder, "--beam", 0)
+    result = transduce("translate", run.folder, "--beam", 0)
 
-    refuses(said, "search.beam must be at least 1, not 0")
+    refuses(result, "search.beam must be at least 1, not 0")
 
 
 def test_a_beam_narrower_than_nbest_is_explained(run: Run, transduce: Transduce):
-    said = transduce("translate", run.folder, "--beam", 2, "--nbest", 3, stdin=b"1\n")
+    result = transduce("translate", run.folder, "--beam", 2, "--nbest", 3, stdin=b"1\n")
 
-    refuses(said, "nbest", "beam")
+    refuses(result, "nbest", "beam")
 
 
 def test_source_and_target_of_a_test_must_match(run: Run, transduce: Transduce, corpus: Path):
     (corpus / "short").write_text("1 2\n")
 
-    said = transduce(
+    result = transduce(
         "evaluate", run.folder, "--source", corpus / "short", "--target", corpus / "test.rev"
     )
 
-    refuses(said, "1 source lines", "40 references")
+    refuses(result, "1 source lines", "40 references")
 
 
 @pytest.mark.parametrize(
@@ -410,10 +410,10 @@ def test_a_slip_of_the_pen_gets_one_line(transduce: Transduce, words: list[str],
 
 
 def test_a_real_process_answers_the_same(tmp_path: Path):
-    said = in_a_process("train", "--source", "gone", "--target", "gone", cwd=tmp_path)
+    result = in_a_process("train", "--source", "gone", "--target", "gone", cwd=tmp_path)
 
-    assert said.returncode == 2
-    assert said.stderr.count(b"\n") == 1
+    assert result.returncode == 2
+    assert result.stderr.count(b"\n") == 1
     assert not any(tmp_path.iterdir())
 
 
@@ -422,11 +422,11 @@ def test_a_run_that_diverges_fails_in_one_line_and_can_be_gone_on_with(
 ):
     paper = ("--set", "train.schedule=paper", "--set", "train.log_every=1")
 
-    said = train(transduce, corpus, *paper, "--set", "train.learning_rate=1e30")
+    result = train(transduce, corpus, *paper, "--set", "train.learning_rate=1e30")
 
-    assert said.code == 1
-    assert "11 updates in a row had no finite gradient" in said.err.splitlines()[-1]
-    assert "of the checkpoints none was saved yet" in said.err.splitlines()[-1]
+    assert result.code == 1
+    assert "11 updates in a row had no finite gradient" in result.err.splitlines()[-1]
+    assert "of the checkpoints none was saved yet" in result.err.splitlines()[-1]
     assert not (corpus / "run" / "model").exists()
 
 
@@ -436,8 +436,8 @@ def test_results_that_are_damaged_do_not_break_a_finished_run(
     shutil.copytree(run.folder, tmp_path / "run")
     (tmp_path / "run" / "results.json").write_text(json.dumps({"recipe": 3}))
 
-    said = transduce("train", "--resume", "--out", tmp_path / "run")
+    result = transduce("train", "--resume", "--out", tmp_path / "run")
 
-    refuses_after_talk = said.err.splitlines()[-1]
-    assert said.code == 2
+    refuses_after_talk = result.err.splitlines()[-1]
+    assert result.code == 2
     assert "results.json" in refuses_after_talk

@@ -39,9 +39,9 @@ def test_no_corpus_is_nothing_to_check(transduce: Transduce):
 
 @pytest.mark.parametrize("command", ["check", "prepare", "train"])
 def test_one_side_is_no_corpus(transduce: Transduce, corpus: Path, command: str):
-    said = transduce(command, "--source", corpus / "train.en")
+    result = transduce(command, "--source", corpus / "train.en")
 
-    refuses(said, "--source and --target belong together")
+    refuses(result, "--source and --target belong together")
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,10 @@ class Kept(NamedTuple):
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Kept:
-    whole, folder = tiny_bundle(), tmp_path / "model"
-    whole.save(folder)
+    original, folder = tiny_bundle(), tmp_path / "model"
+    original.save(folder)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 1 << 16
-    return Kept(folder, lambda: same_bundle(Bundle.load(folder), whole))
+    return Kept(folder, lambda: same_bundle(Bundle.load(folder), original))
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ def checkpoint(tmp_path: Path) -> Kept:
     moments = copy.deepcopy(adam.state_dict()["state"])
 
     def read() -> bool:
-        found = load_state(folder, model=model, optimizers=[adam], ema=mean)
+        loaded = load_state(folder, model=model, optimizers=[adam], ema=mean)
         now = adam.state_dict()["state"]
         return (
-            found == state
+            loaded == state
             and same_tensors(model.state_dict(), weights)
             and now.keys() == moments.keys()
             and all(same_tensors(now[number], moments[number]) for number in now)
@@ -119,7 +119,9 @@ def sections(file: Path) -> Iterator[int]:
         (size,) = struct.unpack("<Q", data[:8])
         header = json.loads(data[8 : 8 + size])
         starts = (fact["data_offsets"][0] for name, fact in header.items() if name[0] != "_")
-        ends |= {at for start in starts for at in range(7 + size + start, 10 + size + start)}
+        ends |= {
+            position for start in starts for position in range(7 + size + start, 10 + size + start)
+        }
         ends |= {7, 8, 9}
     ends |= set(random.Random(5).choices(range(len(data)), k=41))
     yield from sorted((end for end in ends if end < len(data)), reverse=True)
@@ -160,8 +162,11 @@ def test_any_other_folder_cut_anywhere_is_refused_and_the_file_named(
 
     for file in files:
         for size in cut(file, sections(file)):
-            said = refused(kept.read, kept.folder)
-            assert str(file) in said or (not said and file.name == "manifest.json"), (file, size)
+            message = refused(kept.read, kept.folder)
+            assert str(file) in message or (not message and file.name == "manifest.json"), (
+                file,
+                size,
+            )
 
 
 @pytest.mark.parametrize(
@@ -174,8 +179,8 @@ def test_a_flipped_bit_is_found_or_makes_no_difference(
     kept: Kept = request.getfixturevalue(which)
 
     for file in flipped(kept.folder, count, seed=seed):
-        said = refused(kept.read, kept.folder)
-        assert said or file.name in ("README.md", "manifest.json"), file
+        message = refused(kept.read, kept.folder)
+        assert message or file.name in ("README.md", "manifest.json"), file
 
 
 @pytest.mark.slow
@@ -203,8 +208,8 @@ def test_a_forged_state_is_refused_and_the_field_named(checkpoint: Kept, field: 
 
     for value in NO_COUNT:
         forge(file, json.dumps(held | {field: value}))
-        said = refused(checkpoint.read, checkpoint.folder)
-        assert f"state.json is damaged ({field}: " in said, value
+        message = refused(checkpoint.read, checkpoint.folder)
+        assert f"state.json is damaged ({field}: " in message, value
 
 
 @pytest.mark.parametrize("field", ["seconds", "best_loss"])
@@ -214,8 +219,8 @@ def test_a_time_or_a_loss_that_is_none_is_refused(checkpoint: Kept, field: str):
 
     for value in ("7", None, [], True, math.nan, -math.inf):
         forge(file, json.dumps(held | {field: value}))
-        said = refused(checkpoint.read, checkpoint.folder)
-        assert f"state.json is damaged ({field}: " in said, value
+        message = refused(checkpoint.read, checkpoint.folder)
+        assert f"state.json is damaged ({field}: " in message, value
 
 
 def test_time_does_not_run_backwards_and_has_an_end(checkpoint: Kept):

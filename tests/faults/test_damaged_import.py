@@ -70,11 +70,11 @@ def usable(folder: Path) -> bool:
 
 
 def test_no_flipped_bit_of_our_own_export_is_imported(own: Path):
-    whole = import_marian(own)
+    original = import_marian(own)
     assert "manifest.json" in {path.name for path in own.iterdir()}
 
     for _ in flipped(own, 120, seed=7):
-        refused(lambda: same_bundle(import_marian(own), whole), own)
+        refused(lambda: same_bundle(import_marian(own), original), own)
 
 
 @pytest.mark.parametrize("name", [*JSON, WEIGHTS])
@@ -136,16 +136,22 @@ def test_an_error_of_a_setting_names_the_folder(
 def test_forged_tokenizers_never_crash(foreign: Path):
     chance = Random(3)
     for name in ("source.spm", "target.spm"):
-        whole = (foreign / name).read_bytes()
+        content = (foreign / name).read_bytes()
         # 1 is `pieces`; inside: a text that is none, a score of another width, an unknown type
         text = b"\x0a\x02\xc3\xbf"
         for piece in (b"\x0a\x01\xff", text + b"\x12\x01a", text + b"\x18\xff\x7f", b"\x08\x01"):
-            (foreign / name).write_bytes(whole + b"\x0a" + bytes([len(piece)]) + piece)
+            (foreign / name).write_bytes(content + b"\x0a" + bytes([len(piece)]) + piece)
             refused(lambda: usable(foreign), foreign)
-        for data in (b"", b"PK", whole[: len(whole) // 2], chance.randbytes(999), b"\x0a" * 999):
+        for data in (
+            b"",
+            b"PK",
+            content[: len(content) // 2],
+            chance.randbytes(999),
+            b"\x0a" * 999,
+        ):
             (foreign / name).write_bytes(data)
             refused(lambda: usable(foreign), foreign)
-        (foreign / name).write_bytes(whole)
+        (foreign / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("kind", ["foreign", "pickled"])
@@ -164,12 +170,12 @@ def test_weights_of_another_kind_of_number_are_refused_by_name(
     kind: str, change: Callable[[Tensor], Tensor], request: pytest.FixtureRequest
 ):
     folder: Path = request.getfixturevalue(kind)
-    rewrite(folder, lambda tensors: {name: change(one) for name, one in tensors.items()})
+    rewrite(folder, lambda tensors: {name: change(tensor) for name, tensor in tensors.items()})
 
-    said = refused(lambda: usable(folder), folder)
+    message = refused(lambda: usable(folder), folder)
 
-    assert request.node.callspec.id.split("-")[0] in said
-    assert "only dense float32, float16, bfloat16 and float64" in said
+    assert request.node.callspec.id.split("-")[0] in message
+    assert "only dense float32, float16, bfloat16 and float64" in message
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -185,7 +191,7 @@ def test_weights_of_another_kind_of_number_are_refused_by_name(
 )
 def test_tensors_that_are_no_matrices_are_refused(pickled: Path, forge: Callable[[Tensor], Tensor]):
     tensors = torch.load(pickled / PICKLE)
-    torch.save({name: forge(one) for name, one in tensors.items()}, pickled / PICKLE)
+    torch.save({name: forge(tensor) for name, tensor in tensors.items()}, pickled / PICKLE)
 
     assert PICKLE in refused(lambda: usable(pickled), pickled)
 
@@ -209,9 +215,9 @@ def test_the_command_says_it_in_one_line(own: Path, tmp_path: Path, transduce: T
     data[-3] ^= 4
     (own / WEIGHTS).write_bytes(data)
 
-    said = transduce("import", own, "--out", tmp_path / "out")
+    result = transduce("import", own, "--out", tmp_path / "out")
 
-    refuses(said, f"{own / WEIGHTS} does not match its checksum")
+    refuses(result, f"{own / WEIGHTS} does not match its checksum")
     assert not (tmp_path / "out").exists()
 
 

@@ -35,44 +35,44 @@ def flip(file: Path) -> None:
 
 def resumed(transduce: Transduce, run: Run, folder: Path) -> Said:
     """Resume a run where its corpus is; a model of the same weights must come out."""
-    said = transduce("train", "--resume", "--out", folder)
-    assert said.code == 0, said.err
+    result = transduce("train", "--resume", "--out", folder)
+    assert result.code == 0, result.err
     for name in ("best", "model"):
-        ours, theirs = (place / name / WEIGHTS for place in (folder, run.folder))
-        assert ours.read_bytes() == theirs.read_bytes()
-    return said
+        resumed_file, straight_file = (place / name / WEIGHTS for place in (folder, run.folder))
+        assert resumed_file.read_bytes() == straight_file.read_bytes()
+    return result
 
 
 def test_a_damaged_best_model_is_made_again(run: Run, in_the_middle: Path, transduce: Transduce):
     (in_the_middle / "best/config.json").unlink()
 
-    said = resumed(transduce, run, in_the_middle)
+    result = resumed(transduce, run, in_the_middle)
 
-    assert f"{in_the_middle / 'best'} is damaged: deleted, and made again" in said.err
+    assert f"{in_the_middle / 'best'} is damaged: deleted, and made again" in result.err
 
 
-@pytest.mark.parametrize(("update", "made"), [(60, True), (30, False)])
+@pytest.mark.parametrize(("update", "rebuilt"), [(60, True), (30, False)])
 def test_a_best_model_that_is_lost_comes_from_its_checkpoint_or_is_left_out(
-    begun: Path, transduce: Transduce, update: int, made: bool
+    begun: Path, transduce: Transduce, update: int, rebuilt: bool
 ):
     state = begun / "checkpoints/update-00000090/state.json"
     forge(state, json.dumps(json.loads(state.read_text()) | {"best_update": update}))
     flip(begun / "best" / WEIGHTS)
 
-    said = transduce("train", "--resume", "--out", begun)
+    result = transduce("train", "--resume", "--out", begun)
 
-    assert said.code == 0, said.err
-    assert (begun / "best").is_dir() == made
-    assert ("the checkpoint of update 30 are lost: left out" in said.err) != made
+    assert result.code == 0, result.err
+    assert (begun / "best").is_dir() == rebuilt
+    assert ("the checkpoint of update 30 are lost: left out" in result.err) != rebuilt
 
 
 def test_a_recipe_edited_by_hand_is_refused(in_the_middle: Path, transduce: Transduce):
     file = in_the_middle / "recipe.toml"
     file.write_text(file.read_text().replace("warmup = 7\n", "warmup = 8\n"))
 
-    said = transduce("train", "--resume", "--out", in_the_middle)
+    result = transduce("train", "--resume", "--out", in_the_middle)
 
-    refuses(said, "train.warmup in", file, "differs from what", "change it back")
+    refuses(result, "train.warmup in", file, "differs from what", "change it back")
 
 
 def test_other_threads_and_precision_are_said_and_a_run_can_be_made_longer(
@@ -81,10 +81,10 @@ def test_other_threads_and_precision_are_said_and_a_run_can_be_made_longer(
     machine = ("--set", "train.intra_op_threads=2", "--set", "train.precision=bfloat16")
     longer = ("--set", "train.updates=91")
 
-    said = transduce("train", "--resume", "--out", in_the_middle, *machine, *longer)
+    result = transduce("train", "--resume", "--out", in_the_middle, *machine, *longer)
 
-    assert said.code == 0, said.err
-    assert "resuming with 2 threads in bfloat16, before 1 in " in said.err
+    assert result.code == 0, result.err
+    assert "resuming with 2 threads in bfloat16, before 1 in " in result.err
     assert (in_the_middle / "checkpoints/update-00000091").is_dir()
     refuses(
         transduce("train", "--resume", "--out", in_the_middle, "--set", "train.updates=99"),
@@ -99,9 +99,9 @@ def test_a_damaged_corpus_is_prepared_again(
     monkeypatch.chdir(run.corpus)
     flip(in_the_middle / "prepared" / name)
 
-    said = resumed(transduce, run, in_the_middle)
+    result = resumed(transduce, run, in_the_middle)
 
-    assert f"{in_the_middle / 'prepared'} is damaged: preparing it again" in said.err
+    assert f"{in_the_middle / 'prepared'} is damaged: preparing it again" in result.err
 
 
 def test_a_damaged_corpus_is_not_replaced_by_another(
@@ -114,10 +114,10 @@ def test_a_damaged_corpus_is_not_replaced_by_another(
     monkeypatch.chdir(corpus)
     flip(in_the_middle / "prepared/tokenizer.model")
 
-    said = transduce("train", "--resume", "--out", in_the_middle)
+    result = transduce("train", "--resume", "--out", in_the_middle)
 
-    assert said.code == 2
-    assert "is damaged, and the corpus changed since: put back" in said.err.splitlines()[-1]
+    assert result.code == 2
+    assert "is damaged, and the corpus changed since: put back" in result.err.splitlines()[-1]
     refuses(
         transduce("export", in_the_middle, "--to", "huggingface", "--out", corpus / "x"), "damaged"
     )

@@ -48,9 +48,9 @@ def test_a_glossary_with_a_broken_line_is_refused_by_its_number(
 ):
     (tmp_path / "terms.tsv").write_bytes(glossary)
 
-    said = translated("--glossary", tmp_path / "terms.tsv")
+    result = translated("--glossary", tmp_path / "terms.tsv")
 
-    refuses(said, tmp_path / "terms.tsv", *parts)
+    refuses(result, tmp_path / "terms.tsv", *parts)
     assert [*out.iterdir()] == []
 
 
@@ -64,10 +64,10 @@ def test_a_term_that_the_vocabulary_cannot_write_is_named(
 ):
     (tmp_path / "terms.tsv").write_text("1\tone\n")
 
-    said = translated("--glossary", tmp_path / "terms.tsv")
+    result = translated("--glossary", tmp_path / "terms.tsv")
 
-    assert said.code == 2
-    assert "transduce: the term 1 → one cannot be applied" in said.err.splitlines()[-1]
+    assert result.code == 2
+    assert "transduce: the term 1 → one cannot be applied" in result.err.splitlines()[-1]
     assert [*out.iterdir()] == []
 
 
@@ -82,10 +82,10 @@ def test_a_term_that_the_vocabulary_cannot_write_is_named(
 def test_constraints_that_cannot_be_met_are_named_and_nothing_is_written(
     translated: Transduce, out: Path, words: tuple[object, ...], parts: tuple[str, ...]
 ):
-    said = translated(*words)
+    result = translated(*words)
 
-    assert (said.code, said.out) == (2, "")
-    assert all(part in said.err.splitlines()[-1] for part in parts), said.err
+    assert (result.code, result.out) == (2, "")
+    assert all(part in result.err.splitlines()[-1] for part in parts), result.err
     assert [*out.iterdir()] == []
 
 
@@ -113,10 +113,10 @@ def test_constraints_that_cannot_be_met_are_named_and_nothing_is_written(
 def test_a_setting_that_cannot_be_is_named(
     translated: Transduce, out: Path, words: tuple[object, ...], parts: tuple[str, ...]
 ):
-    said = translated(*words)
+    result = translated(*words)
 
-    assert (said.code, said.out) == (2, "")
-    assert all(part in said.err.splitlines()[-1] for part in parts), said.err
+    assert (result.code, result.out) == (2, "")
+    assert all(part in result.err.splitlines()[-1] for part in parts), result.err
     assert [*out.iterdir()] == []
 
 
@@ -141,9 +141,9 @@ def test_a_glossary_is_no_work_for_the_quick_engine_alone(
 ):
     (tmp_path / "terms.tsv").write_text("dog\t2\n")
 
-    said = translated("--glossary", tmp_path / "terms.tsv", "--engine", "ctranslate2")
+    result = translated("--glossary", tmp_path / "terms.tsv", "--engine", "ctranslate2")
 
-    refuses(said, "a glossary needs the torch engine: choose engine auto or torch")
+    refuses(result, "a glossary needs the torch engine: choose engine auto or torch")
     assert [*out.iterdir()] == []
 
 
@@ -169,9 +169,9 @@ def test_models_of_other_vocabularies_are_no_ensemble(
     other.model = Transformer(replace(other.model.config, vocab_size=vocab_size))
     other.save(tmp_path / "other")
 
-    said = translated("--with", tmp_path / "other")
+    result = translated("--with", tmp_path / "other")
 
-    refuses(said, tmp_path / "other", "another vocabulary", "need the same tokenizer.model")
+    refuses(result, tmp_path / "other", "another vocabulary", "need the same tokenizer.model")
     assert [*out.iterdir()] == []
 
 
@@ -214,9 +214,9 @@ def test_confidence_that_the_manifest_does_not_vouch_for_is_refused(
     manifest.write_text(json.dumps(facts))
     (tmp_path / "model" / "confidence.json").write_text('{"words": null, "sentences": null}')
 
-    said = transduce("translate", tmp_path / "model", "-o", out / "text", stdin=LINES)
+    result = transduce("translate", tmp_path / "model", "-o", out / "text", stdin=LINES)
 
-    refuses(said, manifest, "has no checksum for confidence.json")
+    refuses(result, manifest, "has no checksum for confidence.json")
     assert [*out.iterdir()] == []
 
 
@@ -226,34 +226,34 @@ def test_a_converted_model_cut_short_is_made_anew(
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
     first = transduce("translate", run.folder, stdin=LINES)
     (weights,) = (tmp_path / "cache").glob("ct2-*/model.bin")
-    whole = weights.read_bytes()
-    os.truncate(weights, len(whole) // 2)
+    content = weights.read_bytes()
+    os.truncate(weights, len(content) // 2)
 
     again = transduce("translate", run.folder, stdin=LINES)
 
     assert (again.code, again.out) == (0, first.out)
     assert again.err.startswith("engine: ctranslate2")
-    assert weights.read_bytes() == whole
+    assert weights.read_bytes() == content
 
 
 def test_an_export_is_no_bundle_to_translate_with(run: Run, transduce: Transduce, tmp_path: Path):
     assert transduce("export", run.folder, "--to", "ctranslate2", "--out", tmp_path / "m").code == 0
 
-    said = transduce("translate", tmp_path / "m", stdin=LINES)
+    result = transduce("translate", tmp_path / "m", stdin=LINES)
 
-    refuses(said, tmp_path / "m")
+    refuses(result, tmp_path / "m")
 
 
 def test_an_export_of_a_kind_of_numbers_that_is_none_leaves_nothing(
     run: Run, transduce: Transduce, out: Path
 ):
     for to, name in (("ctranslate2", "m"), ("argos", "en_de.argosmodel")):
-        said = transduce(
+        result = transduce(
             *("export", run.folder, "--to", to, "--out", out / name, "--quantize", "int7"),
             *("--source-lang", "en", "--target-lang", "de"),
         )
 
-        refuses(said, "int7")
+        refuses(result, "int7")
         assert [*out.iterdir()] == []
 
 
@@ -262,12 +262,12 @@ def test_a_sample_without_a_sentence_proves_nothing(
 ):
     (tmp_path / "sample").write_text("\n \n")
 
-    said = transduce(
+    result = transduce(
         *("export", run.folder, "--to", "ctranslate2", "--out", out / "m"),
         *("--sample", tmp_path / "sample"),
     )
 
-    refuses(said, tmp_path / "sample", "has no sentence")
+    refuses(result, tmp_path / "sample", "has no sentence")
     assert [*out.iterdir()] == []
 
 
@@ -293,9 +293,9 @@ def test_a_foreign_model_with_a_block_that_has_no_place_is_refused_by_name(
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "config.json").write_text(json.dumps(config | changed))
 
-    said = transduce("import", tmp_path / "foreign", "--out", out / "bundle")
+    result = transduce("import", tmp_path / "foreign", "--out", out / "bundle")
 
-    refuses(said, tmp_path / "foreign" / "config.json", part)
+    refuses(result, tmp_path / "foreign" / "config.json", part)
     assert [*out.iterdir()] == []
 
 
@@ -317,12 +317,12 @@ def test_too_little_text_to_calibrate_with_leaves_the_model_as_it_was(
     for side in ("source", "target"):
         (tmp_path / side).write_text("1 2\n" * 17)
 
-    said = transduce(
+    result = transduce(
         *("calibrate", tmp_path / "model"),
         *("--source", tmp_path / "source", "--target", tmp_path / "target"),
     )
 
-    refuses(said, "17 lines are too few to calibrate", "at least 100")
+    refuses(result, "17 lines are too few to calibrate", "at least 100")
     assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
 
 
@@ -343,7 +343,7 @@ def test_what_cannot_be_looked_into_is_refused(
 def test_alignments_for_a_folder_that_is_not_there_cost_no_translation(
     translated: Transduce, out: Path, tmp_path: Path
 ):
-    said = translated("--align", tmp_path / "missing" / "links")
+    result = translated("--align", tmp_path / "missing" / "links")
 
-    refuses(said, tmp_path / "missing")
+    refuses(result, tmp_path / "missing")
     assert [*out.iterdir()] == []

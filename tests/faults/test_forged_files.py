@@ -33,9 +33,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def put_back(saved: Path) -> Iterator[None]:
     """Each test finds the bundle as it was saved."""
-    whole = {path: path.read_bytes() for path in saved.iterdir()}
+    contents = {path: path.read_bytes() for path in saved.iterdir()}
     yield
-    for path, data in whole.items():
+    for path, data in contents.items():
         path.write_bytes(data)
 
 
@@ -43,9 +43,9 @@ def refusal(folder: Path) -> str:
     """What refuses a forged bundle; "" if it is taken, with weights that can be computed with."""
     vouch(folder)
     started = time.monotonic()
-    said = refused(lambda: sane(Bundle.load(folder)), folder)
+    message = refused(lambda: sane(Bundle.load(folder)), folder)
     assert time.monotonic() - started < 20, "it took too long"
-    return said
+    return message
 
 
 def sane(bundle: Bundle) -> bool:
@@ -53,13 +53,13 @@ def sane(bundle: Bundle) -> bool:
     ids = bundle.tokenizer.encode("a dog")
     bundle.tokenizer.pieces(range(bundle.tokenizer.vocab_size))
     bundle.tokenizer.decode(ids)
-    return all(one.abs().max() <= MAX_WEIGHT for one in bundle.model.state_dict().values())
+    return all(weight.abs().max() <= MAX_WEIGHT for weight in bundle.model.state_dict().values())
 
 
 def forge(folder: Path, data: bytes, header: object) -> str:
     """Put a safetensors file of this header and these bytes in the place of the weights."""
-    said = header if isinstance(header, bytes) else json.dumps(header).encode()
-    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(said)) + said + data)
+    header_bytes = header if isinstance(header, bytes) else json.dumps(header).encode()
+    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(header_bytes)) + header_bytes + data)
     return refusal(folder)
 
 
@@ -89,9 +89,9 @@ def test_an_absurd_setting_is_refused_before_anything_is_made_of_it(
         fine = (large and (section, key) in _HARMLESS) or (
             (section, key) in _ZERO and value in (0, 1.5, *([10**9, 10**30] * (key == "alpha")))
         )
-        said = refusal(saved)
-        assert said or fine, value
-        assert not said or CONFIG in said
+        message = refusal(saved)
+        assert message or fine, value
+        assert not message or CONFIG in message
 
 
 @pytest.mark.parametrize("layers", [10**6, 40])
@@ -268,8 +268,8 @@ def test_bits_that_flipped_before_they_were_vouched_for_never_crash(
 @pytest.mark.parametrize("protocol", ["zip", "pickle"])
 def test_a_damaged_pickle_of_foreign_weights_is_refused(tmp_path: Path, protocol: str):
     file = tmp_path / "pytorch_model.bin"
-    whole = {"a": torch.arange(7.0), "b": torch.ones(2, 3)}
-    torch.save(whole, file, _use_new_zipfile_serialization=protocol == "zip")
+    tensors = {"a": torch.arange(7.0), "b": torch.ones(2, 3)}
+    torch.save(tensors, file, _use_new_zipfile_serialization=protocol == "zip")
 
     def read() -> bool:
         return read_weights(tmp_path)[1].keys() is not None

@@ -84,8 +84,8 @@ def test_a_bundle_is_the_old_one_or_the_new_one_whatever_failed(tmp_path: Path, 
         new.model.embedding.weight[3] = 0.25
 
     def check() -> None:
-        found = Bundle.load(tmp_path / "model")
-        assert same_bundle(found, old) or same_bundle(found, new)
+        bundle = Bundle.load(tmp_path / "model")
+        assert same_bundle(bundle, old) or same_bundle(bundle, new)
         old.save(tmp_path / "model")
         assert names(tmp_path) == {"model"}
 
@@ -178,14 +178,14 @@ def test_a_translation_that_cannot_be_written_leaves_the_old_file(
     (model.parent / "a.txt").write_text("a dog\n")
     words = ("translate", model, "--engine", "torch", "-i", model.parent / "a.txt", "-o", out)
 
-    for at in (1, 2, 3):
-        with failing(out.parent, at=at, failure=failure):
-            said = transduce(*words)
+    for touch in (1, 2, 3):
+        with failing(out.parent, at=touch, failure=failure):
+            result = transduce(*words)
         full = failure == "full once"
-        assert said.code == (1 if full else 2), said
+        assert result.code == (1 if full else 2), result
         why = "No space left on device" if full else "Permission denied"
-        assert why in said.err.splitlines()[-1]
-        assert "Traceback" not in said.err
+        assert why in result.err.splitlines()[-1]
+        assert "Traceback" not in result.err
         assert out.read_text() == "old\n"
 
     assert transduce(*words).code == 0
@@ -249,15 +249,15 @@ def test_a_run_on_a_full_disk_stops_with_one_line_and_can_be_gone_on_with(
     words = ("train", *files, *FEW, "--out", out)
     chance = random.Random(6)
 
-    at = 0
+    touch = 0
     while True:
-        at += chance.randint(20, 60)
-        with failing(out.parent, at=at, failure="full once") as disk:
-            said = transduce(*words, "--resume")
-        if said.code == 0:
+        touch += chance.randint(20, 60)
+        with failing(out.parent, at=touch, failure="full once") as disk:
+            result = transduce(*words, "--resume")
+        if result.code == 0:
             break
-        assert said.code == 1, said.err
-        assert "No space left on device" in said.err.splitlines()[-1], disk.touched[-1]
+        assert result.code == 1, result.err
+        assert "No space left on device" in result.err.splitlines()[-1], disk.touched[-1]
 
     check_folder(out / "model", expected="a bundle")
     assert not [name for name in names(out) if ".new-" in name or ".old-" in name]

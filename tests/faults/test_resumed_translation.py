@@ -66,9 +66,9 @@ def test_a_killed_translation_goes_on(
         "out was begun with another alpha",
         ".out.progress",
     )
-    said = transduce("translate", model, "-i", text, "-o", out, *OPTIONS)
+    result = transduce("translate", model, "-i", text, "-o", out, *OPTIONS)
 
-    assert (said.code, said.out) == (0, "")
-    assert f"continuing {out} at line 1,001" in said.err
+    assert (result.code, result.out) == (0, "")
+    assert f"continuing {out} at line 1,001" in result.err
     assert out.read_bytes() == (tmp_path / "undisturbed").read_bytes()
     assert not list(tmp_path.glob(".*"))

@@ -50,13 +50,13 @@ class Server:
         """All that comes back for these bytes until the server hangs up."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
             client.sendall(sent)
-            said = b""
+            response = b""
             while part := client.recv(65536):
-                said += part
-        return said
+                response += part
+        return response
 
 
-def asked(text: str) -> bytes:
+def request_body(text: str) -> bytes:
     return json.dumps({"q": text, "source": "en", "target": "de"}).encode()
 
 
@@ -71,11 +71,11 @@ def running(model: Path, log: Path, *options: str) -> Generator[Server]:
         )
     try:
         until = time.monotonic() + 120
-        while not (found := re.search(r"ready at http://127\.0\.0\.1:(\d+)/", log.read_text())):
+        while not (match := re.search(r"ready at http://127\.0\.0\.1:(\d+)/", log.read_text())):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until
             time.sleep(0.05)
-        yield Server(process=process, port=int(found[1]), log=log)
+        yield Server(process=process, port=int(match[1]), log=log)
     finally:
         process.kill()
         process.wait()
@@ -108,24 +108,24 @@ def model(tmp_path_factory: pytest.TempPathFactory, corpus: Corpus) -> Path:
 @pytest.fixture(scope="module")
 def server(model: Path) -> Generator[Server]:
     options = ("--engine", "torch", "--head-time", "1", "--client-time", "2", "--keep-alive", "1")
-    with running(model, model.parent / "log", *options) as one:
-        yield one
+    with running(model, model.parent / "log", *options) as running_server:
+        yield running_server
 
 
 @pytest.fixture(autouse=True)
 def the_next_request_works(request: pytest.FixtureRequest) -> Generator[None]:
     yield
     if "server" in request.fixturenames:
-        one = request.getfixturevalue("server")
-        assert one.post(asked("one two"))[0] == 200
+        running_server = request.getfixturevalue("server")
+        assert running_server.post(request_body("one two"))[0] == 200
 
 
 def test_who_sends_a_head_slowly_is_cut_off(server: Server) -> None:
     begun = time.monotonic()
 
-    said = server.raw(b"GET /health HTTP/1.1\r\nHost: he")
+    response = server.raw(b"GET /health HTTP/1.1\r\nHost: he")
 
-    assert said.startswith(b"HTTP/1.1 408 ")
+    assert response.startswith(b"HTTP/1.1 408 ")
     assert 0.5 < time.monotonic() - begun < 30
 
 
@@ -147,24 +147,26 @@ def test_who_says_nothing_is_cut_off(server: Server) -> None:
 
 
 def test_who_sends_a_body_slowly_is_cut_off(server: Server) -> None:
-    said = server.raw(POSTED + b'Content-Length: 50\r\n\r\n{"q": ')
+    response = server.raw(POSTED + b'Content-Length: 50\r\n\r\n{"q": ')
 
-    assert said.startswith(b"HTTP/1.1 408 ")
+    assert response.startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_body_of_ten_megabytes_is_refused(server: Server) -> None:
-    status, said = server.post(asked("one " * 2_500_000))
+    status, content = server.post(request_body("one " * 2_500_000))
 
     assert status == 413
-    assert "larger than" in str(said["error"])
+    assert "larger than" in str(content["error"])
 
 
 def test_a_body_without_a_length_is_refused_when_it_is_too_large(server: Server) -> None:
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
 
-    said = server.raw(POSTED + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 70 + b"0\r\n\r\n")
+    response = server.raw(
+        POSTED + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 70 + b"0\r\n\r\n"
+    )
 
-    assert said.startswith(b"HTTP/1.1 413 ")
+    assert response.startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize(
@@ -181,56 +183,56 @@ def test_a_body_without_a_length_is_refused_when_it_is_too_large(server: Server)
     ids=["broken", "deep", "deep in q", "surrogate", "not UTF-8", "number", "nothing"],
 )
 def test_what_is_no_good_json_is_refused_with_a_reason(server: Server, body: bytes) -> None:
-    status, said = server.post(body)
+    status, content = server.post(body)
 
     assert status == 400
-    assert said["error"]
+    assert content["error"]
 
 
 def test_nul_bytes_are_translated_as_blanks(server: Server) -> None:
-    status, said = server.post(asked("one\0two"))
+    status, content = server.post(request_body("one\0two"))
 
-    assert (status, said) == server.post(asked("one two"))
+    assert (status, content) == server.post(request_body("one two"))
     assert status == 200
 
 
 def test_a_line_of_fifty_thousand_characters_is_translated(server: Server) -> None:
-    status, said = server.post(asked("one two three " * 3571))
+    status, content = server.post(request_body("one two three " * 3571))
 
     assert status == 200
-    assert said["translatedText"]
+    assert content["translatedText"]
 
 
 def test_a_head_that_is_too_large_is_refused(server: Server) -> None:
-    said = server.raw(b"GET /health HTTP/1.1\r\nX: " + b"x" * 100_000)
+    response = server.raw(b"GET /health HTTP/1.1\r\nX: " + b"x" * 100_000)
 
-    assert said.startswith(b"HTTP/1.1 400 ")
+    assert response.startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
     "path", [b"../../etc/passwd", b"..%2f..%2fetc%2fpasswd", b"%2fetc%2fpasswd"]
 )
 def test_no_file_is_found_outside_of_what_was_translated(server: Server, path: bytes) -> None:
-    said = server.raw(
+    response = server.raw(
         b"GET /download_file/" + path + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
 
-    assert said.startswith(b"HTTP/1.1 404 ")
+    assert response.startswith(b"HTTP/1.1 404 ")
 
 
 def test_who_hangs_up_harms_nobody(server: Server) -> None:
-    body = asked("one two three " * 3571)
+    body = request_body("one two three " * 3571)
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
             client.sendall(POSTED + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
-    status, _ = server.post(asked("one"))
+    status, _ = server.post(request_body("one"))
 
     assert status == 200
 
 
 def test_the_log_never_has_the_text(server: Server) -> None:
-    server.post(asked("four five four"))
+    server.post(request_body("four five four"))
     server.post(b"", path="/translate?q=four+five+four&source=en&target=zz")
 
     assert "four" not in server.log.read_text()
@@ -244,7 +246,7 @@ def test_stopping_under_load_loses_nothing_that_was_accepted(model: Path) -> Non
     def client(server: Server) -> None:
         while True:
             try:
-                statuses.append(server.post(asked("one two three"))[0])
+                statuses.append(server.post(request_body("one two three"))[0])
             except (ConnectionError, TimeoutError) as error:
                 if not isinstance(error, ConnectionRefusedError | ConnectionResetError):
                     torn.extend([repr(error)] * (type(error).__name__ != "RemoteDisconnected"))
@@ -300,15 +302,15 @@ def test_a_port_that_is_in_use_is_one_line_and_two(model: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
 
-        said = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "transduce", "serve", str(model), "--port", str(port)],
             capture_output=True,
             check=False,
         )
 
-    assert said.returncode == 2
-    assert said.stderr.count(b"\n") == 1
-    assert f"port {port}".encode() in said.stderr
+    assert result.returncode == 2
+    assert result.stderr.count(b"\n") == 1
+    assert f"port {port}".encode() in result.stderr
 
 
 def test_an_address_has_a_number_of_connections(model: Path, tmp_path: Path) -> None:
@@ -335,7 +337,7 @@ def test_behind_a_trusted_proxy_the_client_is_the_one_it_names(model: Path, tmp_
     def status(server: Server, client: str) -> int:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
         headers = {"Content-Type": "application/json", "X-Forwarded-For": client}
-        connection.request("POST", "/translate", asked("one"), headers)
+        connection.request("POST", "/translate", request_body("one"), headers)
         try:
             return connection.getresponse().status
         finally:
