@@ -37,11 +37,11 @@ def with_test(corpus: Path) -> tuple[str, str]:
 
 
 def test_a_clean_corpus_has_no_finding(transduce: Transduce, corpus: Path):
-    said = check(transduce, corpus, name="clean")
+    result = check(transduce, corpus, name="clean")
 
-    assert said.code == 0
-    assert said.err == ""
-    first, few, last = said.out.splitlines()
+    assert result.code == 0
+    assert result.err == ""
+    first, few, last = result.out.splitlines()
     assert first.startswith(
         "433 pairs to train on, about 21 of them held out to validate, 0 to test; "
     )
@@ -52,15 +52,15 @@ def test_a_clean_corpus_has_no_finding(transduce: Transduce, corpus: Path):
 
 
 def test_every_fault_gets_a_line_with_a_count_and_an_example(transduce: Transduce, corpus: Path):
-    said = check(transduce, corpus, *with_test(corpus))
+    result = check(transduce, corpus, *with_test(corpus))
 
-    assert said.code == 0
-    assert "training: 11 of 438 pairs have their sides swapped, such as line 1: " in said.out
-    assert "1 of 438 pairs has a target identical to its source, such as line 435" in said.out
-    assert "1 of 438 pairs is a duplicate" in said.out
-    assert "1 of 438 pairs has an empty side, such as line 436:  | Leer." in said.out
-    assert "test: 1 of 21 pairs also occurs in training" in said.out
-    assert said.out.endswith("findings\n")
+    assert result.code == 0
+    assert "training: 11 of 438 pairs have their sides swapped, such as line 1: " in result.out
+    assert "1 of 438 pairs has a target identical to its source, such as line 435" in result.out
+    assert "1 of 438 pairs is a duplicate" in result.out
+    assert "1 of 438 pairs has an empty side, such as line 436:  | Leer." in result.out
+    assert "test: 1 of 21 pairs also occurs in training" in result.out
+    assert result.out.endswith("findings\n")
 
 
 def test_a_fault_that_spoils_training_is_loud_and_the_exit_code_says_it(
@@ -68,21 +68,21 @@ def test_a_fault_that_spoils_training_is_loud_and_the_exit_code_says_it(
 ):
     (corpus / "train.de").write_bytes((corpus / "train.en").read_bytes())
 
-    said = check(transduce, corpus)
+    result = check(transduce, corpus)
 
-    assert said.code == 1
-    assert "WARNING: training: " in said.out
+    assert result.code == 1
+    assert "WARNING: training: " in result.out
 
 
 def test_json_holds_counts_and_examples(transduce: Transduce, corpus: Path):
-    said = check(transduce, corpus, "--json")
+    result = check(transduce, corpus, "--json")
 
-    found = json.loads(said.out)
-    copy = next(one for one in found["report"]["findings"] if one["kind"] == "copy")
-    assert found["report"]["training_pairs"] == 438
+    output = json.loads(result.out)
+    copy = next(finding for finding in output["report"]["findings"] if finding["kind"] == "copy")
+    assert output["report"]["training_pairs"] == 438
     assert (copy["part"], copy["count"], copy["of"]) == ("training", 1, 438)
     assert copy["examples"] == [[435, "Stop!", "Stop!"]]
-    assert [*found] == ["report"]
+    assert [*output] == ["report"]
 
 
 def test_a_recipe_names_a_corpus_too(transduce: Transduce, corpus: Path):
@@ -91,19 +91,19 @@ def test_a_recipe_names_a_corpus_too(transduce: Transduce, corpus: Path):
         "[tokenizer]\nvocab_size = 97\n"
     )
 
-    said = transduce("check", corpus / "mine.toml")
+    result = transduce("check", corpus / "mine.toml")
 
-    assert said.out.startswith("433 pairs to train on")
+    assert result.out.startswith("433 pairs to train on")
 
 
 def test_a_line_that_is_not_utf8_is_a_finding(transduce: Transduce, corpus: Path):
     write_sides(corpus, "train", [*PAIRS, Pair("nice", "sch\udcf6n")])
 
-    said, as_json = check(transduce, corpus), check(transduce, corpus, "--json")
+    result, as_json = check(transduce, corpus), check(transduce, corpus, "--json")
 
-    assert "1 of 434 lines is not UTF-8; convert the file" in said.out
-    assert "iconv -f LATIN1 -t UTF-8" in said.out
-    assert r"nice | sch\xf6n" in said.out
+    assert "1 of 434 lines is not UTF-8; convert the file" in result.out
+    assert "iconv -f LATIN1 -t UTF-8" in result.out
+    assert r"nice | sch\xf6n" in result.out
     assert json.loads(as_json.out)["report"]["findings"][0]["count"] == 1
 
 
@@ -111,10 +111,10 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
     files = ("--source", corpus / "train.en", "--target", corpus / "train.de")
     settings = ("--set", "tokenizer.vocab_size=97", "--set", "model.dropout=0.07")
 
-    said = transduce("prepare", *files, *settings, *with_test(corpus), "--out", corpus / "run")
+    result = transduce("prepare", *files, *settings, *with_test(corpus), "--out", corpus / "run")
 
-    lines = said.err.splitlines()
-    assert said.code == 0, said.err
+    lines = result.err.splitlines()
+    assert result.code == 0, result.err
     assert lines[0].startswith(
         "438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07, updates for 60 epochs, at "
         "least 300, "
@@ -134,9 +134,9 @@ def test_settings_that_hardly_mean_what_they_say_are_told(transduce: Transduce, 
 
     out = ("--set", "tokenizer.vocab_size=97", "--out", corpus / "run")
 
-    said = transduce("prepare", *files, *SMALL, *odd, *out)
+    result = transduce("prepare", *files, *SMALL, *odd, *out)
 
-    assert "train.validate_every 21 is above train.updates 20" in said.err
+    assert "train.validate_every 21 is above train.updates 20" in result.err
 
 
 def test_going_on_with_a_run_keeps_what_was_chosen_for_it(transduce: Transduce, corpus: Path):

@@ -44,9 +44,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_sentence_as_an_argument(run: Run, transduce: Transduce, tmp_path: Path) -> None:
     piped = transduce("translate", run.folder, stdin=b"1 2 3\n")
 
-    said = transduce("translate", run.folder, "1 2 3", stdin=b"4 4\n")
+    result = transduce("translate", run.folder, "1 2 3", stdin=b"4 4\n")
 
-    assert (said.code, said.out) == (0, piped.out)
+    assert (result.code, result.out) == (0, piped.out)
     assert transduce("translate", run.folder, "-", stdin=b"1 2 3\n").out == piped.out
     assert transduce("translate", run.folder, "1 2 3\n\n4").out.count("\n") == 3
     assert transduce("translate", run.folder, "1 2 " * 2000).code == 0  # no name of a file
@@ -65,24 +65,26 @@ def test_a_file_is_not_translated_as_text(run: Run, transduce: Transduce) -> Non
 
 
 def test_a_model_of_the_hub_is_imported_by_its_name(hub: Path, transduce: Transduce) -> None:
-    said = transduce("import", ID)
+    result = transduce("import", ID)
 
-    assert (said.code, said.out) == (0, "model: models/opus-mt-en-de\n"), said.err
-    assert f"/{ID}/resolve/main/model.safetensors" in said.err
-    assert "pytorch_model.bin" not in said.err
-    ours, theirs = Bundle.load("models/opus-mt-en-de"), import_marian(hub)
-    assert ours.languages.source == "en"
-    assert ours.provenance.started_from.keys() == {"opus-mt-en-de"}
-    assert [*ours.provenance.started_from.values()] == [*theirs.provenance.started_from.values()]
+    assert (result.code, result.out) == (0, "model: models/opus-mt-en-de\n"), result.err
+    assert f"/{ID}/resolve/main/model.safetensors" in result.err
+    assert "pytorch_model.bin" not in result.err
+    imported, expected = Bundle.load("models/opus-mt-en-de"), import_marian(hub)
+    assert imported.languages.source == "en"
+    assert imported.provenance.started_from.keys() == {"opus-mt-en-de"}
+    assert [*imported.provenance.started_from.values()] == [
+        *expected.provenance.started_from.values()
+    ]
     refuses(transduce("import", ID), "models/opus-mt-en-de already exists")
 
 
 def test_a_folder_comes_before_the_hub(hub: Path, transduce: Transduce) -> None:
     shutil.copytree(hub, ID)
 
-    said = transduce("import", ID, "-o", "mine", "--source-lang", "fr")
+    result = transduce("import", ID, "-o", "mine", "--source-lang", "fr")
 
-    assert (said.code, said.out, said.err) == (0, "model: mine\n", "")
+    assert (result.code, result.out, result.err) == (0, "model: mine\n", "")
     assert Bundle.load("mine").languages.source == "fr"
 
 
@@ -106,10 +108,10 @@ def test_a_download_that_breaks_off_is_no_model(
 ) -> None:
     monkeypatch.setattr(_Quiet, "copyfile", lambda self, file, out: out.write(file.read()[:-9]))
 
-    said = transduce("import", ID)
+    result = transduce("import", ID)
 
-    assert said.code == 2
-    assert "broke off" in said.err
+    assert result.code == 2
+    assert "broke off" in result.err
     assert not Path("models").exists()
 
 
@@ -118,6 +120,6 @@ def test_an_import_without_languages_is_said(hub: Path, transduce: Transduce) ->
     (Path("marian") / "tokenizer_config.json").write_text("{}")
     (Path("marian") / "manifest.json").unlink()
 
-    said = transduce("import", "marian", "-o", "mine")
+    result = transduce("import", "marian", "-o", "mine")
 
-    assert said.err == "WARNING: its languages are unknown: name them by `transduce relabel`\n"
+    assert result.err == "WARNING: its languages are unknown: name them by `transduce relabel`\n"

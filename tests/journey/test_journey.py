@@ -83,11 +83,11 @@ def test_the_model_knows_where_it_came_from(run: Run, tmp_path: Path):
 def test_the_command_and_the_library_say_the_same(run: Run, transduce: Transduce):
     text = "".join(f"{sentence}\n" for sentence in SENTENCES)
 
-    said = transduce("translate", run.folder, stdin=text.encode())
+    result = transduce("translate", run.folder, stdin=text.encode())
 
-    found = Translator.load(run.folder).translate(SENTENCES)
-    assert said.code == 0
-    assert said.out.split("\n")[:-1] == [one.text for one in found]
+    translations = Translator.load(run.folder).translate(SENTENCES)
+    assert result.code == 0
+    assert result.out.split("\n")[:-1] == [translation.text for translation in translations]
 
 
 def test_a_pipe_and_files_say_the_same(run: Run, transduce: Transduce, tmp_path: Path):
@@ -113,30 +113,30 @@ def test_a_pipe_and_files_say_the_same(run: Run, transduce: Transduce, tmp_path:
     ids=["nothing", "no line feed", "empty between", "all empty", "odd separators", "CRLF"],
 )
 def test_as_many_lines_come_out_as_go_in(run: Run, transduce: Transduce, text: str, lines: int):
-    said = transduce("translate", run.folder, stdin=text.encode())
+    result = transduce("translate", run.folder, stdin=text.encode())
 
-    assert said.code == 0
-    assert said.out.count("\n") == lines
+    assert result.code == 0
+    assert result.out.count("\n") == lines
 
 
 def test_an_empty_line_stays_empty(run: Run, transduce: Transduce):
-    said = transduce("translate", run.folder, stdin=b"1 2\n \n\n3\n")
+    result = transduce("translate", run.folder, stdin=b"1 2\n \n\n3\n")
 
-    assert [bool(line) for line in said.out.split("\n")] == [True, False, False, True, False]
+    assert [bool(line) for line in result.out.split("\n")] == [True, False, False, True, False]
 
 
 def test_nbest_ranks_so_many_translations_a_line(run: Run, transduce: Transduce):
-    said = transduce("translate", run.folder, "--nbest", 3, stdin=b"1 2 3\n4 0\n")
+    result = transduce("translate", run.folder, "--nbest", 3, stdin=b"1 2 3\n4 0\n")
 
-    rows = [line.split("\t") for line in said.out.split("\n")[:-1]]
+    rows = [line.split("\t") for line in result.out.split("\n")[:-1]]
     assert [row[:2] for row in rows] == [[n, r] for n in "12" for r in "123"]
     assert float(rows[0][2]) >= float(rows[1][2]) >= float(rows[2][2])
 
 
 def test_json_holds_one_object_a_line(run: Run, transduce: Transduce):
-    said = transduce("translate", run.folder, "--json", stdin=b"1 2 3\n\n")
+    result = transduce("translate", run.folder, "--json", stdin=b"1 2 3\n\n")
 
-    first, second = (json.loads(line) for line in said.out.split("\n")[:-1])
+    first, second = (json.loads(line) for line in result.out.split("\n")[:-1])
     assert (first["line"], first["source"]) == (1, "1 2 3")
     assert len(first["pieces"]) == len(first["log_probs"]) > 0
     assert (second["line"], second["text"], second["pieces"]) == (2, "", [])
@@ -155,19 +155,19 @@ def test_a_line_too_long_is_translated_in_parts_and_reported(
         provenance=bundle.provenance,
     ).save(tmp_path / "short")
 
-    said = transduce("translate", tmp_path / "short", stdin=b"1 2\n" + b"1 2 3 " * 7 + b"\n")
+    result = transduce("translate", tmp_path / "short", stdin=b"1 2\n" + b"1 2 3 " * 7 + b"\n")
 
-    assert said.code == 0
-    assert "\nline 2: too long, translated in" in said.err
-    assert said.out.count("\n") == 2
+    assert result.code == 0
+    assert "\nline 2: too long, translated in" in result.err
+    assert result.out.count("\n") == 2
 
 
 def test_evaluating_the_model_gives_the_scores_of_its_run(run: Run, transduce: Transduce):
     test = ("--source", run.corpus / "test.src", "--target", run.corpus / "test.rev")
 
-    said = transduce("evaluate", run.folder, *test, "--json")
+    result = transduce("evaluate", run.folder, *test, "--json")
 
-    scores = {score["name"]: score["value"] for score in json.loads(said.out)}
+    scores = {score["name"]: score["value"] for score in json.loads(result.out)}
     results = json.loads((run.folder / "results.json").read_text())["test"]
     assert scores["perplexity"] == pytest.approx(results["perplexity"])
     for score in results["scores"]:
@@ -185,29 +185,29 @@ def test_results_tell_how_the_text_was_decoded(run: Run):
 def test_translations_made_elsewhere_are_scored_without_a_model(run: Run, transduce: Transduce):
     mine, target = run.folder / "hypotheses.target", run.corpus / "test.rev"
 
-    said = transduce("evaluate", "--hypotheses", mine, "--target", target, "--metric", "bleu")
+    result = transduce("evaluate", "--hypotheses", mine, "--target", target, "--metric", "bleu")
 
     scores = json.loads((run.folder / "results.json").read_text())["test"]["scores"]
-    assert said.out.startswith(f"BLEU {scores[0]['value']:.2f} ± ")
-    assert said.out.replace("bs:1000|seed:12345|", "").endswith(f"  {scores[0]['signature']}\n")
+    assert result.out.startswith(f"BLEU {scores[0]['value']:.2f} ± ")
+    assert result.out.replace("bs:1000|seed:12345|", "").endswith(f"  {scores[0]['signature']}\n")
 
 
 def test_averaged_checkpoints_are_a_model(run: Run, transduce: Transduce, tmp_path: Path):
     checkpoints = sorted((run.folder / "checkpoints").iterdir())
 
-    said = transduce("average", *checkpoints, "--out", tmp_path / "averaged")
+    result = transduce("average", *checkpoints, "--out", tmp_path / "averaged")
 
-    assert said.code == 0
+    assert result.code == 0
     assert len(Translator.load(tmp_path / "averaged").translate(SENTENCES)) == len(SENTENCES)
 
 
 def test_a_finished_run_is_not_done_again(run: Run, transduce: Transduce):
     before = sha256(run.folder / "model" / "model.safetensors")
 
-    said = transduce("train", "--resume", "--out", run.folder)
+    result = transduce("train", "--resume", "--out", run.folder)
 
-    assert said.code == 0
-    assert "is finished" in said.err
+    assert result.code == 0
+    assert "is finished" in result.err
     assert sha256(run.folder / "model" / "model.safetensors") == before
 
 
@@ -221,10 +221,10 @@ def test_a_run_that_was_stopped_ends_as_if_it_never_was(
         path = copy / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    said = transduce("train", "--resume", "--out", copy)
+    result = transduce("train", "--resume", "--out", copy)
 
-    assert said.code == 0, said.err
-    assert "resuming after update 60" in said.err
+    assert result.code == 0, result.err
+    assert "resuming after update 60" in result.err
     for name in ("model", "best"):
         weights = Path(name) / "model.safetensors"
         assert sha256(copy / weights) == sha256(run.folder / weights)
@@ -253,18 +253,18 @@ def test_a_reader_who_stops_reading_is_no_error(run: Run):
     import subprocess
     import sys
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", command, run.folder], capture_output=True, check=True
     )
 
-    assert said.stdout.startswith(b"b'engine: "), said.stdout
-    assert said.stdout.count(b"\\n") == 1
+    assert result.stdout.startswith(b"b'engine: "), result.stdout
+    assert result.stdout.count(b"\\n") == 1
 
 
 def test_the_module_is_the_command(tmp_path: Path):
-    said = in_a_process("--version", cwd=tmp_path)
+    result = in_a_process("--version", cwd=tmp_path)
 
-    assert said.stdout.startswith(b"transduce ")
+    assert result.stdout.startswith(b"transduce ")
 
 
 def test_the_model_is_the_candidate_that_validates_best(run: Run):

@@ -9,21 +9,21 @@ from tests.conftest import Run, Transduce, refuses
 @pytest.fixture
 def exported(run: Run, tmp_path: Path, transduce: Transduce) -> Path:
     out = tmp_path / "model.ct2"
-    said = transduce("export", run.folder, "--to", "ctranslate2", "--out", out, "--shortlist")
-    assert said.code == 0, said.err
-    assert "pieces per sentence" in said.err
-    assert "sentences identical" in said.err
+    result = transduce("export", run.folder, "--to", "ctranslate2", "--out", out, "--shortlist")
+    assert result.code == 0, result.err
+    assert "pieces per sentence" in result.err
+    assert "sentences identical" in result.err
     return out
 
 
 def test_an_export_brings_one_that_translates(run: Run, exported: Path, transduce: Transduce):
     text, shortlist = run.corpus / "test.src", exported / "vmap.txt"
 
-    said = transduce("translate", run.folder, "-i", text, "--shortlist", shortlist)
+    result = transduce("translate", run.folder, "-i", text, "--shortlist", shortlist)
 
-    assert said.code == 0, said.err
-    assert ", shortlist\n" in said.err
-    assert len(said.out.splitlines()) == 40
+    assert result.code == 0, result.err
+    assert ", shortlist\n" in result.err
+    assert len(result.out.splitlines()) == 40
 
 
 def test_what_it_leaves_out_is_not_said(run: Run, tmp_path: Path, transduce: Transduce):
@@ -32,31 +32,35 @@ def test_what_it_leaves_out_is_not_said(run: Run, tmp_path: Path, transduce: Tra
 
     # Loops would be translated again, and a beam too wide for seven pieces: by torch, with all.
     narrow = ("--beam", "1", "--as-is", "--shortlist", shortlist)
-    said = transduce("translate", run.folder, "-i", text, *narrow)
+    result = transduce("translate", run.folder, "-i", text, *narrow)
 
-    assert set(said.out) <= set("01 \n⁇")
+    assert set(result.out) <= set("01 \n⁇")
     assert set(transduce("translate", run.folder, "-i", text).out) > set("01 \n")
 
 
 @pytest.mark.parametrize("program", ["marian-npz", "argos"])
 def test_other_programs_have_none(run: Run, tmp_path: Path, transduce: Transduce, program: str):
-    said = transduce("export", run.folder, "--to", program, "--out", tmp_path / "m", "--shortlist")
+    result = transduce(
+        "export", run.folder, "--to", program, "--out", tmp_path / "m", "--shortlist"
+    )
 
-    refuses(said, "only ctranslate2 supports a shortlist", program)
+    refuses(result, "only ctranslate2 supports a shortlist", program)
 
 
 def test_a_model_alone_has_no_pairs_to_learn_from(run: Run, tmp_path: Path, transduce: Transduce):
     model, out = run.folder / "model", tmp_path / "m"
 
-    said = transduce("export", model, "--to", "ctranslate2", "--out", out, "--shortlist")
+    result = transduce("export", model, "--to", "ctranslate2", "--out", out, "--shortlist")
 
-    refuses(said, "learned from training pairs", "name a run's folder")
+    refuses(result, "learned from training pairs", "name a run's folder")
     assert not out.exists()
 
 
 def test_a_shortlist_of_another_model_is_refused(run: Run, tmp_path: Path, transduce: Transduce):
     (tmp_path / "vmap.txt").write_text("\t</s> ▁Haus\n")
 
-    said = transduce("translate", run.folder, "--shortlist", tmp_path / "vmap.txt", stdin=b"1 2\n")
+    result = transduce(
+        "translate", run.folder, "--shortlist", tmp_path / "vmap.txt", stdin=b"1 2\n"
+    )
 
-    refuses(said, "line 1", "no piece '▁Haus'")
+    refuses(result, "line 1", "no piece '▁Haus'")

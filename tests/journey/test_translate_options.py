@@ -33,14 +33,14 @@ def translated(run: Run, transduce: Transduce) -> Transduce:
     return call
 
 
-def objects(said: Said) -> list[dict[str, Any]]:
-    assert said.code == 0, said.err
-    return [json.loads(line) for line in said.out.splitlines()]
+def objects(result: Said) -> list[dict[str, Any]]:
+    assert result.code == 0, result.err
+    return [json.loads(line) for line in result.out.splitlines()]
 
 
-def texts(said: Said) -> list[str]:
-    assert said.code == 0, said.err
-    return said.out.splitlines()
+def texts(result: Said) -> list[str]:
+    assert result.code == 0, result.err
+    return result.out.splitlines()
 
 
 def test_the_engine_is_named_on_stderr(translated: Transduce):
@@ -53,49 +53,54 @@ def test_torch_in_bfloat16_says_what_a_sure_model_says_in_float32(run: Run, tran
     options = "--engine", "torch", "--json", "--as-is"  # what else it says of loops is chance
     exact = objects(translated(*options, stdin=lines))
 
-    said = translated(*options, "--compute-type", "bfloat16", stdin=lines)
+    result = translated(*options, "--compute-type", "bfloat16", stdin=lines)
 
-    assert said.err == "engine: torch, bfloat16\n"
-    short = objects(said)
-    same = sum(one["text"] == other["text"] for one, other in zip(short, exact, strict=True))
+    assert result.err == "engine: torch, bfloat16\n"
+    short = objects(result)
+    same = sum(
+        short_line["text"] == exact_line["text"]
+        for short_line, exact_line in zip(short, exact, strict=True)
+    )
     assert same >= 0.9 * len(exact)
-    assert [one["score"] for one in short] != [one["score"] for one in exact]
+    assert [short_line["score"] for short_line in short] != [
+        short_line["score"] for short_line in exact
+    ]
 
 
 def test_the_torch_engine_has_no_other_kinds_of_numbers(translated: Transduce):
-    said = translated("--engine", "torch", "--compute-type", "int8")
+    result = translated("--engine", "torch", "--compute-type", "int8")
 
-    refuses(said, "the torch engine computes in float32 or bfloat16, not 'int8'")
+    refuses(result, "the torch engine computes in float32 or bfloat16, not 'int8'")
 
 
 def test_both_engines_say_the_same(run: Run, translated: Transduce):
     lines = (run.corpus / "test.src").read_bytes()
 
     quick = translated("--engine", "ctranslate2", "--json", stdin=lines)
-    ours = translated("--engine", "torch", "--json", stdin=lines)
+    torch_result = translated("--engine", "torch", "--json", stdin=lines)
 
-    for one, other in zip(objects(quick), objects(ours), strict=True):
-        assert one["ids"] == other["ids"]
-        assert one["score"] == pytest.approx(other["score"], abs=1e-4)
+    for quick_line, torch_line in zip(objects(quick), objects(torch_result), strict=True):
+        assert quick_line["ids"] == torch_line["ids"]
+        assert quick_line["score"] == pytest.approx(torch_line["score"], abs=1e-4)
 
 
 def test_a_compute_type_can_be_asked_for(translated: Transduce):
-    said = translated("--compute-type", "int8", "--workers", 1, "--threads", 1)
+    result = translated("--compute-type", "int8", "--workers", 1, "--threads", 1)
 
-    assert said.err == "engine: ctranslate2 int8, 1 worker x 1 thread\n"
-    assert len(texts(said)) == 4
+    assert result.err == "engine: ctranslate2 int8, 1 worker x 1 thread\n"
+    assert len(texts(result)) == 4
 
 
 def test_a_glossary_is_honoured_and_reported(translated: Transduce, tmp_path: Path):
     (tmp_path / "terms.tsv").write_text("# digits\n3\t4\n4 0\t2\n")
 
-    said = translated("--glossary", tmp_path / "terms.tsv")
+    result = translated("--glossary", tmp_path / "terms.tsv")
 
-    found = texts(said)
-    assert "4" in found[0].split()
-    assert "2" in found[2].split()
-    assert "4" in found[3].split()
-    assert said.err.endswith("glossary: 3 of 3 terms applied\n")
+    translations = texts(result)
+    assert "4" in translations[0].split()
+    assert "2" in translations[2].split()
+    assert "4" in translations[3].split()
+    assert result.err.endswith("glossary: 3 of 3 terms applied\n")
 
 
 def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tmp_path: Path):
@@ -114,11 +119,11 @@ def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tm
     def translated(*words: object) -> Said:
         return transduce("translate", model, *words, stdin=LINES.encode())
 
-    plain, said = texts(translated()), translated("--memory", store)
+    plain, result = texts(translated()), translated("--memory", store)
     rows = objects(translated("--memory", store, "--json"))
 
-    assert texts(said) == ["stored", "", plain[2], "in context"]
-    assert said.err.endswith("translation memory: 2 lines\n")
+    assert texts(result) == ["stored", "", plain[2], "in context"]
+    assert result.err.endswith("translation memory: 2 lines\n")
     assert rows[0]["memory"] == {"score": 100, "in_context": False, "origin": "correction"}
     assert (rows[0]["pieces"], rows[2]["memory"]) == ([], None)
     assert texts(translated("--memory", tmx)) == ["stored", *plain[1:]]
@@ -135,20 +140,20 @@ def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tm
 def test_a_glossary_that_applies_nowhere_changes_nothing(translated: Transduce, tmp_path: Path):
     (tmp_path / "terms.tsv").write_text("dog\t4\n")
 
-    said = translated("--glossary", tmp_path / "terms.tsv")
+    result = translated("--glossary", tmp_path / "terms.tsv")
 
-    assert texts(said) == texts(translated())
-    assert said.err.endswith("glossary: no term occurs in the source\n")
+    assert texts(result) == texts(translated())
+    assert result.err.endswith("glossary: no term occurs in the source\n")
 
 
 def test_a_term_that_does_not_fit_is_reported(translated: Transduce, tmp_path: Path):
     (tmp_path / "terms.tsv").write_text("3\t" + "4 " * 9 + "4\n")
 
-    said = translated("--glossary", tmp_path / "terms.tsv", "--max-length", 6, stdin=b"1 2 3\n")
+    result = translated("--glossary", tmp_path / "terms.tsv", "--max-length", 6, stdin=b"1 2 3\n")
 
-    assert texts(said) == texts(translated("--max-length", 6, stdin=b"1 2 3\n"))
-    assert "glossary: 0 of 1 terms applied\n" in said.err
-    assert "0 of 1; see line 1" in said.err
+    assert texts(result) == texts(translated("--max-length", 6, stdin=b"1 2 3\n"))
+    assert "glossary: 0 of 1 terms applied\n" in result.err
+    assert "0 of 1; see line 1" in result.err
 
 
 def test_an_n_best_list_has_so_many_different_lines(translated: Transduce):
@@ -179,9 +184,9 @@ def test_json_has_scores_pieces_and_the_others(translated: Transduce):
 def test_a_calibrated_model_says_how_good_each_line_may_be(
     calibrated: Path, translated: Transduce, transduce: Transduce
 ):
-    said = transduce("translate", calibrated, "--confidence", stdin=LINES.encode())
+    result = transduce("translate", calibrated, "--confidence", stdin=LINES.encode())
 
-    rows = [line.split("\t") for line in texts(said)]
+    rows = [line.split("\t") for line in texts(result)]
     assert [text for _, text in rows] == texts(translated())
     assert [number for number, _ in rows].pop(1) == ""
     assert all(0 <= float(number) <= 1 for number, text in rows if text)
@@ -202,13 +207,13 @@ def test_a_model_that_is_not_calibrated_says_how_to_do_that(run: Run, translated
 
 
 def test_alignments_are_a_line_each(translated: Transduce, tmp_path: Path):
-    found = texts(translated("--align", tmp_path / "links"))
+    translations = texts(translated("--align", tmp_path / "links"))
 
     links = (tmp_path / "links").read_text().splitlines()
     assert len(links) == 4
     assert links[1] == ""
-    for text, line in zip(found, links, strict=True):
-        assert [int(one.split("-")[1]) for one in line.split()] == list(range(len(text.split())))
+    for text, line in zip(translations, links, strict=True):
+        assert [int(link.split("-")[1]) for link in line.split()] == list(range(len(text.split())))
 
 
 def test_the_same_seed_draws_the_same(translated: Transduce):
@@ -238,59 +243,59 @@ def test_a_translation_that_the_rest_agrees_with_is_one_of_them(translated: Tran
 
 
 def test_every_translation_begins_with_the_prefix(translated: Transduce):
-    found = texts(translated("--prefix", "4 4"))
+    translations = texts(translated("--prefix", "4 4"))
 
-    assert [text.startswith("4 4") for text in found] == [True, False, True, True]
+    assert [text.startswith("4 4") for text in translations] == [True, False, True, True]
 
 
 def test_no_run_is_repeated(translated: Transduce):
-    (found,) = texts(translated("--no-repeat", 1, "--max-length", 40, stdin=b"1 1 1 1 1 1\n"))
+    (translation,) = texts(translated("--no-repeat", 1, "--max-length", 40, stdin=b"1 1 1 1 1 1\n"))
 
     pieces = objects(translated("--no-repeat", 1, "--json", stdin=b"1 1 1 1 1 1\n"))[0]["pieces"]
     assert len(pieces) == len(set(pieces))
-    assert found != ""
+    assert translation != ""
 
 
 def test_lengths_are_kept_within(translated: Transduce):
-    for one in objects(translated("--max-length", 4, "--json")):
-        assert len(one["pieces"]) <= 4
-    for one in objects(translated("--min-length", 12, "--json")):
-        assert not one["pieces"] or len(one["pieces"]) > 12
+    for line in objects(translated("--max-length", 4, "--json")):
+        assert len(line["pieces"]) <= 4
+    for line in objects(translated("--min-length", 12, "--json")):
+        assert not line["pieces"] or len(line["pieces"]) > 12
 
 
 def test_models_decide_together(run: Run, translated: Transduce):
     alone = translated("--engine", "torch")
 
-    said = translated("--with", run.folder)
+    result = translated("--with", run.folder)
 
-    assert said.err == "engine: torch (ensemble of 2 models)\n"
-    assert texts(said) == texts(alone)
+    assert result.err == "engine: torch (ensemble of 2 models)\n"
+    assert texts(result) == texts(alone)
 
 
 def test_a_score_is_that_which_the_translation_had(
     run: Run, translated: Transduce, transduce: Transduce, tmp_path: Path
 ):
-    found = [one for one in objects(translated("--json", "--engine", "torch")) if one["text"]]
+    lines = [line for line in objects(translated("--json", "--engine", "torch")) if line["text"]]
     for side in ("source", "text"):
-        (tmp_path / side).write_text("".join(f"{one[side]}\n" for one in found))
+        (tmp_path / side).write_text("".join(f"{line[side]}\n" for line in lines))
     pair = ("--source", tmp_path / "source", "--target", tmp_path / "text")
 
     plain = texts(transduce("score", run.folder, *pair))
     scored = objects(transduce("score", run.folder, *pair, "--json"))
 
-    for one, again, line in zip(found, scored, plain, strict=True):
-        assert again["pieces"] == one["pieces"]
-        assert again["log_probs"] == pytest.approx(one["log_probs"], abs=1e-5)
+    for translated_line, again, line in zip(lines, scored, plain, strict=True):
+        assert again["pieces"] == translated_line["pieces"]
+        assert again["log_probs"] == pytest.approx(translated_line["log_probs"], abs=1e-5)
         total, mean = map(float, line.split("\t"))
         assert (again["log_prob"], again["mean"]) == pytest.approx((total, mean), abs=1e-4)
-        assert total == pytest.approx(sum(one["log_probs"]), abs=1e-3)
-        assert mean == pytest.approx(total / len(one["pieces"]), abs=1e-3)
+        assert total == pytest.approx(sum(translated_line["log_probs"]), abs=1e-3)
+        assert mean == pytest.approx(total / len(translated_line["pieces"]), abs=1e-3)
 
 
 def test_alternatives_go_on_from_where_they_are_asked_for(run: Run, transduce: Transduce):
-    said = transduce("alternatives", run.folder, "1 2 3", "--after", "3", "--count", 9)
+    result = transduce("alternatives", run.folder, "1 2 3", "--after", "3", "--count", 9)
 
-    rows = [line.split("\t") for line in texts(said)]
+    rows = [line.split("\t") for line in texts(result)]
     chances = [float(chance) for chance, _, _ in rows]
     assert len(rows) == 9
     assert chances == sorted(chances, reverse=True)
@@ -316,10 +321,10 @@ def test_a_loop_is_reported_and_not_where_it_is_to_be_left_as_it_is(
     mended = transduce("translate", untaught, "--json", stdin=lines)
     left = transduce("translate", untaught, "--json", "--as-is", stdin=lines)
 
-    flagged = [one for one in objects(mended) if one["flag"]]
+    flagged = [line for line in objects(mended) if line["flag"]]
     assert flagged
-    assert all(f"line {one['line']}: {one['flag']}" in mended.err for one in flagged)
-    assert [one["flag"] for one in objects(left)] == ["", ""]
+    assert all(f"line {line['line']}: {line['flag']}" in mended.err for line in flagged)
+    assert [line["flag"] for line in objects(left)] == ["", ""]
     assert "line " not in left.err
 
 
