@@ -58,10 +58,10 @@ def test_a_better_model_replaces_the_old_one_and_can_be_taken_back(
     store = store_of(tmp_path / "memory.db", corrections(300))
     before = weights(folder / "model")
 
-    said = transduce("adapt", folder, "--corrections", store, "--max-loss", 100, *QUICK)
+    result = transduce("adapt", folder, "--corrections", store, "--max-loss", 100, *QUICK)
 
-    assert said.code == 0, said.err
-    assert said.out.endswith("the model was replaced\n")
+    assert result.code == 0, result.err
+    assert result.out.endswith("the model was replaced\n")
     report = json.loads((folder / "adaptation" / "report.json").read_text())
     assert report["held_out"]["after"] > report["held_out"]["before"] + 5
     after = weights(folder / "model")
@@ -69,8 +69,8 @@ def test_a_better_model_replaces_the_old_one_and_can_be_taken_back(
     assert weights(folder / "adaptation" / "original") == before
 
     # The next one starts from the original, too; then each roll-back exchanges the two.
-    said = transduce("adapt", folder, "--corrections", store, "--max-loss", 0, *QUICK)
-    assert said.code == 1
+    result = transduce("adapt", folder, "--corrections", store, "--max-loss", 0, *QUICK)
+    assert result.code == 1
     recipe = json.loads((folder / "adaptation" / "run" / "model" / "config.json").read_text())
     assert [*recipe["provenance"]["started_from"].values()] == [before]
     for expected in (before, after):
@@ -84,10 +84,10 @@ def test_shuffled_corrections_are_refused_and_the_model_stays(
     store = store_of(tmp_path / "memory.db", corrections(200, shuffled=True))
     before = weights(folder / "model")
 
-    said = transduce("adapt", folder, "--corrections", store, *QUICK)
+    result = transduce("adapt", folder, "--corrections", store, *QUICK)
 
-    assert said.code == 1
-    assert "is unchanged: held-out corrections are not translated better" in said.err
+    assert result.code == 1
+    assert "is unchanged: held-out corrections are not translated better" in result.err
     assert weights(folder / "model") == before
     assert not (folder / "adaptation" / "previous").exists()
 
@@ -112,11 +112,11 @@ def test_a_wrong_call_changes_nothing(
     monkeypatch.chdir(tmp_path)
     store_of(tmp_path / "few.db", corrections(20))
 
-    said = transduce("adapt", folder, *words)
+    result = transduce("adapt", folder, *words)
 
-    assert said.code == 2
-    assert reason in said.err
-    assert said.err.count("\n") == 1
+    assert result.code == 2
+    assert reason in result.err
+    assert result.err.count("\n") == 1
     assert not (folder / "adaptation").exists()
 
 
@@ -125,10 +125,10 @@ def test_a_bundle_without_its_run_is_refused(
 ) -> None:
     store = store_of(tmp_path / "memory.db", [])
 
-    said = transduce("adapt", folder / "model", "--corrections", store)
+    result = transduce("adapt", folder / "model", "--corrections", store)
 
-    assert said.code == 2
-    assert "is not the folder of a finished run" in said.err
+    assert result.code == 2
+    assert "is not the folder of a finished run" in result.err
 
 
 def test_a_source_stays_in_its_part_and_the_newest_correction_counts() -> None:

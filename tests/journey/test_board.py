@@ -16,14 +16,16 @@ def test_without_the_package_a_run_ends_before_it_begins(
     monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)
 
     wanted = ("--set", "train.log_to=tensorboard", "--out", tmp_path / "run")
-    said = transduce("train", *files, *SMALL, *wanted)
+    result = transduce("train", *files, *SMALL, *wanted)
 
-    assert (said.code, said.err.count("\n")) == (2, 1)
-    assert "python -m pip install tensorboard" in said.err
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "python -m pip install tensorboard" in result.err
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_may_go_on_with_it_or_without(run: Run, transduce: Transduce):
-    said = transduce("train", "--resume", "--out", run.folder, "--set", "train.log_to=tensorboard")
+    result = transduce(
+        "train", "--resume", "--out", run.folder, "--set", "train.log_to=tensorboard"
+    )
 
-    assert said.code == 0
+    assert result.code == 0

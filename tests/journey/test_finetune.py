@@ -46,9 +46,9 @@ def place(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "more.src").write_text("".join(f"{' '.join(line)}\n" for line in lines))
     (folder / "more.rev").write_text("".join(f"{' '.join(line[::-1])}\n" for line in lines))
     shutil.copytree(run.folder / "model", folder / "origin")
-    for out, said in (("tuned", EXTENDED), ("still", STILL)):
+    for out, options in (("tuned", EXTENDED), ("still", STILL)):
         with contextlib.chdir(folder):
-            assert main(["train", "--from", "origin", *said, "--out", out]) == 0
+            assert main(["train", "--from", "origin", *options, "--out", out]) == 0
     shutil.rmtree(folder / "origin")  # nothing below needs it
     return folder
 
@@ -70,29 +70,29 @@ def unbegin(folder: Path) -> None:
 
 
 def test_before_the_first_update_it_is_the_model_it_starts_from(run: Run, place: Path):
-    prepared, theirs = open_prepared(place / "still"), Bundle.load(run.folder)
+    prepared, start = open_prepared(place / "still"), Bundle.load(run.folder)
     pairs = [Pair(text, text[::-1]) for text in ("1 2 3", "4 0 1 2", "0 0", "3 1 4 1 2")]
 
     assert prepared.start
-    ours = Bundle.load(prepared.start)
+    own = Bundle.load(prepared.start)
 
-    weights = ours.model.state_dict()
-    assert all(torch.equal(weights[n], w) for n, w in theirs.model.state_dict().items())
-    assert evaluate_perplexity(ours.model, prepared.tokenizer, pairs=pairs) == evaluate_perplexity(
-        theirs.model, theirs.tokenizer, pairs=pairs
+    weights = own.model.state_dict()
+    assert all(torch.equal(weights[n], w) for n, w in start.model.state_dict().items())
+    assert evaluate_perplexity(own.model, prepared.tokenizer, pairs=pairs) == evaluate_perplexity(
+        start.model, start.tokenizer, pairs=pairs
     )
     assert translate_pairs(
-        ours.model, prepared.tokenizer, pairs=pairs, search=ours.search
-    ) == translate_pairs(theirs.model, theirs.tokenizer, pairs=pairs, search=theirs.search)
+        own.model, prepared.tokenizer, pairs=pairs, search=own.search
+    ) == translate_pairs(start.model, start.tokenizer, pairs=pairs, search=start.search)
 
 
 def test_training_begins_with_those_weights(run: Run, place: Path):
-    prepared, theirs = open_prepared(place / "still"), Bundle.load(run.folder)
+    prepared, start = open_prepared(place / "still"), Bundle.load(run.folder)
 
     lines = (place / "still" / "metrics.jsonl").read_text().split("\n")[:-1]
 
     losses = [fact["validation_loss"] for fact in map(json.loads, lines) if "bleu" in fact]
-    loss = evaluate_perplexity(theirs.model, theirs.tokenizer, pairs=prepared.validation).per_token
+    loss = evaluate_perplexity(start.model, start.tokenizer, pairs=prepared.validation).per_token
     assert losses == pytest.approx([loss, loss], abs=1e-4)
 
 
@@ -137,17 +137,17 @@ def test_the_recipe_of_the_run_says_all_that_was_trained(run: Run, place: Path):
 def test_it_goes_on_without_the_model_it_started_from(
     place: Path, begun: Path, transduce: Transduce
 ):
-    said = transduce("train", "--resume", "--out", begun)
+    result = transduce("train", "--resume", "--out", begun)
 
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     weights = "model/model.safetensors"
     assert sha256(begun / weights) == sha256(place / "tuned" / weights)
 
 
 def test_the_same_words_with_resume_go_on(run: Run, begun: Path, transduce: Transduce):
-    said = transduce("train", "--from", run.folder, *EXTENDED, "--out", begun, "--resume")
+    result = transduce("train", "--from", run.folder, *EXTENDED, "--out", begun, "--resume")
 
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
 
 
 def test_a_run_keeps_to_the_model_it_started_from(
@@ -158,10 +158,10 @@ def test_a_run_keeps_to_the_model_it_started_from(
         other.model.embedding.weight *= 2
     other.save(tmp_path / "other")
 
-    said = transduce("train", "--from", tmp_path / "other", *EXTENDED, "--out", begun, "--resume")
+    result = transduce("train", "--from", tmp_path / "other", *EXTENDED, "--out", begun, "--resume")
 
-    assert (said.code, said.err.count("\n")) == (2, 2)
-    assert f"the run in {begun} started from origin: leave --from out" in said.err
+    assert (result.code, result.err.count("\n")) == (2, 2)
+    assert f"the run in {begun} started from origin: leave --from out" in result.err
 
 
 def test_what_was_prepared_for_a_model_is_prepared_anew_for_none(
@@ -173,37 +173,39 @@ def test_what_was_prepared_for_a_model_is_prepared_anew_for_none(
     monkeypatch.chdir(place)
 
     recipe = tmp_path / "still" / "recipe.toml"
-    said = transduce("prepare", recipe, "--out", tmp_path / "still")
+    result = transduce("prepare", recipe, "--out", tmp_path / "still")
 
-    assert said.code == 0, said.err
-    assert "is prepared already" not in said.err
+    assert result.code == 0, result.err
+    assert "is prepared already" not in result.err
     assert open_prepared(tmp_path / "still").start is None
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--set", "model.d_model=64"), "model.d_model cannot be 64: it is 32 in"),
         (("--set", "tokenizer.kind=unigram"), "tokenizer.kind cannot be unigram: it is bpe in"),
     ],
 )
 def test_a_contradiction_is_one_line(
-    run: Run, transduce: Transduce, tmp_path: Path, words: tuple[str, ...], told: str
+    run: Run, transduce: Transduce, tmp_path: Path, words: tuple[str, ...], message: str
 ):
-    said = transduce("train", "--from", run.folder, *EXTENDED, *words, "--out", tmp_path / "tuned")
+    result = transduce(
+        "train", "--from", run.folder, *EXTENDED, *words, "--out", tmp_path / "tuned"
+    )
 
-    assert (said.code, said.err.count("\n")) == (2, 1)
-    assert told in said.err
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert message in result.err
     assert not (tmp_path / "tuned").exists()
 
 
 def test_a_model_that_is_not_there_is_one_line(transduce: Transduce, tmp_path: Path):
-    said = transduce(
+    result = transduce(
         "train", "--from", tmp_path / "nowhere", *EXTENDED, "--out", tmp_path / "tuned"
     )
 
-    assert (said.code, said.err.count("\n")) == (2, 1)
-    assert f"{tmp_path / 'nowhere'} is not a model bundle" in said.err
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert f"{tmp_path / 'nowhere'} is not a model bundle" in result.err
 
 
 def test_more_pieces_want_a_model_to_add_them_to(
@@ -211,7 +213,7 @@ def test_more_pieces_want_a_model_to_add_them_to(
 ):
     monkeypatch.chdir(place)
 
-    said = transduce("train", *EXTENDED, "--out", tmp_path / "tuned")
+    result = transduce("train", *EXTENDED, "--out", tmp_path / "tuned")
 
-    assert (said.code, said.err.count("\n")) == (2, 1)
-    assert "tokenizer.extend adds to a model's vocabulary: name one, --from MODEL" in said.err
+    assert (result.code, result.err.count("\n")) == (2, 1)
+    assert "tokenizer.extend adds to a model's vocabulary: name one, --from MODEL" in result.err

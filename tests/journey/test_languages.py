@@ -56,14 +56,14 @@ def test_a_tsv_without_names_gets_guessed_languages(transduce: Transduce, tmp_pa
     out = tmp_path / "run"
 
     checked = transduce("check", "--set", corpus, "--set", "tokenizer.vocab_size=97")
-    said = transduce(
+    result = transduce(
         *("prepare", "--set", corpus, *SMALL, "--set", "tokenizer.vocab_size=97", "--out", out)
     )
 
     assert checked.err.startswith(LINE)
-    assert said.code == 0, said.err
-    assert said.err.count(LINE) == 1
-    assert "unknown" not in checked.out + said.err
+    assert result.code == 0, result.err
+    assert result.err.count(LINE) == 1
+    assert "unknown" not in checked.out + result.err
     languages = load_recipe(out / "recipe.toml").languages
     assert (languages.source, languages.target) == ("en", "de")
 
@@ -108,8 +108,8 @@ def test_a_begun_run_keeps_its_languages(
     begin += ("--set", "train.updates=2", "--set", "train.warmup=1", "--out", folder)
     with monkeypatch.context() as earlier:
         earlier.setattr("transduce.corpus_check.language.guess_languages", lambda _: ("", ""))
-        said = transduce(*begin, "--set", "train.validate_every=2")
-    assert said.code == 0, said.err
+        result = transduce(*begin, "--set", "train.validate_every=2")
+    assert result.code == 0, result.err
 
     resumed = transduce(*begin, "--set", "train.validate_every=2", "--resume")
 
@@ -123,10 +123,10 @@ def test_relabel_makes_a_server_answer(model: Path, transduce: Transduce) -> Non
     assert ask(model, source="en", target="de") == (["source", "target"], 400)
     weights = sha256(model / "model.safetensors")
 
-    said = transduce("relabel", model, "--source-lang", "en", "--target-lang", "de")
+    result = transduce("relabel", model, "--source-lang", "en", "--target-lang", "de")
 
-    assert (said.code, said.err) == (0, "")
-    assert said.out == f"{model} translates en to de\n"
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"{model} translates en to de\n"
     assert ask(model, source="en", target="de") == (["en", "de"], 200)
     assert sha256(model / "model.safetensors") == weights
     check_folder(model, expected="a model bundle")
@@ -137,11 +137,11 @@ def test_relabel_keeps_what_it_is_not_given(model: Path, transduce: Transduce) -
     (model / CARD).write_text("by hand\n")
     transduce("relabel", model, "--source-lang", "en", "--target-lang", "de")
 
-    said = transduce("relabel", model, "--target-lang", "nl")
+    result = transduce("relabel", model, "--target-lang", "nl")
 
-    assert said.out == f"{model} translates en to nl\n"
+    assert result.out == f"{model} translates en to nl\n"
     assert (model / CARD).read_text() == "by hand\n"
-    assert "was edited and stays" in said.err
+    assert "was edited and stays" in result.err
     refuses(transduce("relabel", model), "--source-lang CODE")
     refuses(transduce("relabel", model, "--source-lang", " "), "languages.source must be a code")
     refuses(transduce("relabel", model.parent / "none", "--source-lang", "en"), "does not exist")
