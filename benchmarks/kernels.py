@@ -24,7 +24,6 @@ from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Ids, collate
 from transduce.io.machine import keep_freed_memory
-from transduce.model.attention import Attention
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.kernels import Dropout, scaled_dot_product_attention_cpu, softmax
 from transduce.model.loss import chunked_cross_entropy, cross_entropy
@@ -57,7 +56,6 @@ def main() -> None:
             "attention, 64 pieces": attention(length=64, rows=64),
             "attention, 128 pieces": attention(length=128, rows=32),
             "attention, 256 pieces": attention(length=256, rows=16),
-            "self-attention, joint projection": joint_projection(),
             "a mask, added": added_mask(),
             "softmax, 13 pieces": short_rows(torch.float32),
             "softmax, 13 pieces, bfloat16": short_rows(torch.bfloat16),
@@ -115,25 +113,6 @@ def attention(*, length: int, rows: int) -> tuple[Function, Function]:
         mixed.backward(mixed)
 
     return fast, readable
-
-
-def joint_projection() -> tuple[Function, Function]:
-    """Self-attention with one product for queries, keys and values, and with three."""
-    attention, x = Attention(128, heads=4, d_k=32, d_v=32), torch.randn(ROWS, LENGTH, 128)
-    x.requires_grad_()
-    projections = (attention.query, attention.key, attention.value)
-
-    def joint() -> None:
-        attended = attention(x, causal=True)
-        attended.backward(attended)
-
-    def separate() -> None:
-        heads = [linear(x).unflatten(-1, (4, -1)).transpose(1, 2) for linear in projections]
-        attended = scaled_dot_product_attention_cpu(*heads, causal=True)
-        attended = attention.out(attended.transpose(1, 2).flatten(2))
-        attended.backward(attended)
-
-    return joint, separate
 
 
 def added_mask() -> tuple[Function, Function]:
