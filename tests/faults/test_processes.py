@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import SHAPE, Corpus, made
-from tests.faults.test_serving_faults import Server, asked, running
+from tests.faults.test_serving_faults import Server, request_body, running
 from tests.served import bundle_of
 
 from transduce.inference.translator import Translator
@@ -105,7 +105,7 @@ class Clients:
             number += 1
             text = TEXTS[number % len(TEXTS)]
             try:
-                status, answer = self._server.post(asked(text))
+                status, answer = self._server.post(request_body(text))
             except (OSError, HTTPException, json.JSONDecodeError):
                 self.outcomes["broken connection"] += 1
                 continue
