@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.model.attention import Attention
-from transduce.model.kernels import fastest_attention
 from transduce.model.layers import Positions
 
 Kind = Literal["self-attention", "restricted", "GRU", "LSTM", "convolution"]
@@ -58,17 +57,13 @@ class SelfAttention(nn.Module):
         super().__init__()
         d_k = width // heads
         self.attention = Attention(width, heads=heads, d_k=d_k, d_v=d_k, radius=radius)
-        self.part = part
+        if part == "mixing":
+            for projection in ("query", "key", "value", "out"):
+                setattr(self.attention, projection, nn.Identity())
 
     def forward(self, x: States) -> States:
         """Attend from each position to all others, or to its neighbourhood."""
-        if self.part == "whole":
-            return self.attention(x, self.attention.project_kv(x))
-        heads = x.unflatten(-1, (self.attention.heads, -1)).transpose(1, 2)
-        mixed = fastest_attention(
-            heads, heads, heads, mask=None, causal=False, radius=self.attention.radius
-        )
-        return mixed.transpose(1, 2).flatten(2)
+        return self.attention(x)
 
 
 class Recurrent(nn.Module):
