@@ -24,7 +24,6 @@ Writes benchmarks/results/equal-time/record.json.
 """
 
 import argparse
-import gzip
 import json
 import shutil
 import subprocess
@@ -102,11 +101,8 @@ def unpacked(corpus: Path, folder: Path) -> dict[str, tuple[Path, Path]]:
     files: dict[str, tuple[Path, Path]] = {}
     for part in PARTS:
         source, target = (folder / f"{part}.{side}" for side in ("en", "de"))
-        for original, copy in zip(
-            map(Path, text_files(corpus, part)), (source, target), strict=True
-        ):
-            data = original.read_bytes()
-            copy.write_bytes(gzip.decompress(data) if original.suffix == ".gz" else data)
+        for original, copy in zip(text_files(corpus, part), (source, target), strict=True):
+            copy.write_text("".join(f"{line}\n" for line in read_lines(original)))
         files[part] = (source, target)
     return files
 
@@ -167,7 +163,7 @@ def train_peer(
 
 
 def train_pieces(text: Path, prefix: Path, size: int) -> None:
-    """Train a joint SentencePiece model; PAD is its last piece before the others."""
+    """Train a joint SentencePiece model; its first four pieces are UNK, BOS, EOS and PAD."""
     sentencepiece.SentencePieceTrainer.Train(
         input=[str(text / f"train.{side}") for side in ("en", "de")],
         model_prefix=str(prefix),

@@ -11,13 +11,18 @@ last complete checkpoint is used.
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import sentencepiece
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from record import read_lines
 
 CHECKPOINT = 50
 """Updates between checkpoints: what is lost at the end is less."""
@@ -28,14 +33,17 @@ def main() -> None:
     """Train, translate, print what was done."""
     text, out = map(Path, sys.argv[1:3])
     shape = json.loads((out / "shape.json").read_text())
-    cut_into_pieces(text, out)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(out / "pieces.model"))
+    cut_into_pieces(text, out, pieces)
     (out / "settings.yaml").write_text(json.dumps(settings(shape, out)))  # YAML takes JSON
     seconds, log = train(out, shape["seconds"])
     checkpoints = sorted(
         out.glob("model/step_*"), key=lambda path: int(path.name.partition("_")[2]), reverse=True
     )
     # The newest may be incomplete: training was killed.
-    used = next(path for path in checkpoints if translate(out, path))
+    used = next((path for path in checkpoints if translate(out, path, pieces)), None)
+    if used is None:
+        sys.exit(f"no complete checkpoint, which are {CHECKPOINT} updates apart: allow more time")
     counted = re.search(r"number of parameters: *(\d+)", log)
     print(
         json.dumps(
@@ -50,14 +58,10 @@ def main() -> None:
     )
 
 
-def cut_into_pieces(text: Path, out: Path) -> None:
+def cut_into_pieces(text: Path, out: Path, pieces: Any) -> None:
     """Write every file as pieces, blanks between them, and the vocabulary, a piece a line."""
-    import sentencepiece
-
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(out / "pieces.model"))
     for file in text.iterdir():
-        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        encoded = pieces.encode(lines, out_type=str)
+        encoded = pieces.encode(read_lines(file), out_type=str)
         (out / file.name).write_text("".join(f"{' '.join(line)}\n" for line in encoded))
     names = [pieces.id_to_piece(id) for id in range(4, pieces.get_piece_size())]
     (out / "vocabulary").write_text("".join(f"{name}\n" for name in names))
@@ -123,14 +127,14 @@ def train(out: Path, seconds: float) -> tuple[float, str]:
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             process.wait()
         else:
             sys.exit(f"eole ended: {(out / 'log').read_text()[-2000:]}")
     return time.monotonic() - began, (out / "log").read_text()
 
 
-def translate(out: Path, checkpoint: Path) -> bool:
+def translate(out: Path, checkpoint: Path, pieces: Any) -> bool:
     """Run `eole predict` on the test set's pieces; write text. False if the checkpoint is bad."""
     command = [program(), "predict", "-model_path", str(checkpoint), "-src", str(out / "test.en")]
     command += ["-output", str(out / "predicted"), "-beam_size", str(BEAM), "-batch_size", "64"]
@@ -138,11 +142,7 @@ def translate(out: Path, checkpoint: Path) -> bool:
     if done.returncode:
         print(done.stderr[-2000:], file=sys.stderr)
         return False
-    import sentencepiece
-
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(out / "pieces.model"))
-    predicted = (out / "predicted").read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    texts = [pieces.decode(line.split()) for line in predicted]
+    texts = [pieces.decode(line.split()) for line in read_lines(out / "predicted")]
     (out / "translations").write_text("".join(f"{line}\n" for line in texts))
     return True
 

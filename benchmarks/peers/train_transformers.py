@@ -27,6 +27,10 @@ from transformers import (
     TrainerState,
 )
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from record import read_lines
+
 ROWS = 64
 """Sentences of a batch; the trainer has no batches by tokens."""
 LONGEST = 128
@@ -68,14 +72,18 @@ def main() -> None:
     )
     trainer.train()
     seconds = time.monotonic() - limit.began
-    translations = translate(trainer.model, pieces, lines(text / "test.en"))
+    validations = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    best = min(validations, key=lambda entry: entry["eval_loss"])["step"]
+    model = MarianMTModel.from_pretrained(out / "checkpoints" / f"checkpoint-{best}")
+    translations = translate(model, pieces, read_lines(text / "test.en"))
     (out / "translations").write_text("".join(f"{line}\n" for line in translations))
     print(
         json.dumps(
             {
                 "trained_seconds": round(seconds, 1),
                 "updates": trainer.state.global_step,
-                "parameters": trainer.model.num_parameters(),
+                "best_update": best,
+                "parameters": model.num_parameters(),
                 "decoding": f"beam {BEAM}",
                 "version": version("transformers"),
             }
@@ -123,9 +131,6 @@ def arguments_of(out: Path) -> Seq2SeqTrainingArguments:
         train_sampling_strategy="group_by_length",
         eval_strategy="no",  # `TimeLimit` asks
         save_strategy="no",
-        save_total_limit=2,
-        metric_for_best_model="eval_loss",
-        greater_is_better=False,
         logging_steps=200,
         report_to="none",
         use_cpu=True,
@@ -136,7 +141,9 @@ def arguments_of(out: Path) -> Seq2SeqTrainingArguments:
 
 def examples(text: Path, part: str, pieces: Any) -> list[Example]:
     """The pairs of a part, as pieces; training pairs that are too long are left out."""
-    sides = [pieces.encode(lines(text / f"{part}.{side}"), add_eos=True) for side in ("en", "de")]
+    sides = [
+        pieces.encode(read_lines(text / f"{part}.{side}"), add_eos=True) for side in ("en", "de")
+    ]
     return [
         {"input_ids": source, "labels": target}
         for source, target in zip(*sides, strict=True)
@@ -171,11 +178,6 @@ def translate(model: Any, pieces: Any, sources: list[str]) -> list[str]:
         kept = [[id for id in row if id not in special] for row in generated.tolist()]
         translations += pieces.decode(kept)
     return translations
-
-
-def lines(file: Path) -> list[str]:
-    """The sentences of a file."""
-    return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 if __name__ == "__main__":
