@@ -3,14 +3,17 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.conftest import SMALL, Run, Transduce, in_a_process, refuses
 
 from transduce.bundle.bundle import Bundle
-from transduce.data.config import Languages
+from transduce.data.config import Languages, TokenizerConfig
+from transduce.data.tokenizer import Tokenizer
 from transduce.io.resumable import LineOutput
+from transduce.model.transformer import Transformer
 
 ONE_LAYER = ("--encoder-layers", "2", "--decoder-layers", "1")
 SETTINGS = tuple(
@@ -36,21 +39,45 @@ def student(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(folder=folder, corpus=run.corpus, said=said)
 
 
-def test_both_stand_in_one_table(student: Run):
-    said = student.said.stdout.decode()
+ROWS = [
+    f"{model}, {search}"
+    for model in ("teacher", "teacher, int8", "student", "student, int8")
+    for search in ("beam 4", "greedy")
+]
 
-    rows = [line.split("  ")[0] for line in said.splitlines()[1:5]]
-    assert rows == ["teacher, beam 4", "teacher, greedy", "student, beam 4", "student, greedy"]
-    assert said.endswith(f"model: {student.folder / 'model'}\n")
+
+def test_one_table_compares_teacher_and_student(student: Run):
+    output = student.said.stdout.decode()
+
+    header, *rows = output.splitlines()[:9]
+    names = header.split()
+    assert names[:4] == ["test,", "40", "sentences", "BLEU"]
+    assert names[4:] == ["difference", "p", "parameters", "sentences/s", "speed-up"]
+    assert [row.split("  ")[0] for row in rows] == ROWS
+    numbers = [len(row[30:].split()) for row in rows]
+    assert numbers == [3, *[6] * 7]  # the first row is the baseline
+    assert output.endswith(f"model: {student.folder / 'model'}\n")
 
 
 def test_the_table_is_kept(student: Run):
     kept = json.loads((student.folder / "distilled.json").read_text())
 
     assert (kept["part"], kept["sentences"]) == ("test", 40)
-    assert [row["name"] for row in kept["rows"]][::2] == ["teacher, beam 4", "student, beam 4"]
+    assert [row["name"] for row in kept["rows"]] == ROWS
     assert all(row["sentences_per_second"] > 0 for row in kept["rows"])
     assert all("engine: ctranslate2" in row["engine"] for row in kept["rows"])
+    first, *others = kept["rows"]
+    assert (first["difference"], first["p"]) == (0.0, None)
+    for row in others:
+        assert row["difference"] == row["score"]["value"] - first["score"]["value"]
+        assert 0 <= row["p"] <= 1
+
+
+def test_the_page_has_a_point_for_each_row(student: Run):
+    text = (student.folder / "distilled.html").read_text()
+
+    assert text.count("<circle") == len(ROWS)
+    assert all(f"<td>{name}</td>" in text or f">{name}<" in text for name in ROWS)
 
 
 def test_the_student_has_its_shape_and_its_teachers_vocabulary(run: Run, student: Run):
@@ -138,11 +165,51 @@ def test_a_killed_translation_goes_on(
     assert not list(student.folder.glob("*distilled.txt*"))
 
 
-def test_another_beam_needs_another_folder(run: Run, student: Run, transduce: Transduce):
-    said = transduce(*words(run, student.folder), "--beam", "2")
+@pytest.mark.parametrize("more", [("--beam", "2"), ("--references",)])
+def test_another_corpus_needs_another_folder(
+    run: Run, student: Run, transduce: Transduce, more: tuple[str, ...]
+):
+    said = transduce(*words(run, student.folder), *more)
 
     assert said.code == 2
     assert "was made by another teacher, with another beam" in said.err
+
+
+def test_teachers_translate_together_and_references_are_kept(
+    run: Run, student: Run, tmp_path: Path, transduce: Transduce
+):
+    """The second teacher is the student of the first, whose vocabulary it shares."""
+    out = tmp_path / "new"
+    ensemble = ("--with", student.folder)
+
+    distilled = transduce(*words(run, out), *ensemble, "--references")
+
+    assert distilled.code == 0, distilled.err
+    names = [line.split("  ")[0] for line in distilled.out.splitlines()[1:7]]
+    assert names == ROWS[:2] + ROWS[4:]  # an ensemble is not run in int8
+    rows = json.loads((out / "distilled.json").read_text())["rows"]
+    sizes = [Bundle.load(folder).model.size for folder in (run.folder, student.folder, out)]
+    assert [row["parameters"] for row in rows[::2]] == [sizes[0] + sizes[1], sizes[2], sizes[2]]
+    files = [out / "distilled" / f"train.{side}" for side in ("source", "target")]
+    sources, targets = (file.read_text().splitlines() for file in files)
+    again = transduce("translate", run.folder, *ensemble, "--beam", "4", "-i", files[0])
+    translated = zip(sources, again.out.splitlines(), strict=True)
+    expected = {(line, line[::-1]) for line in sources} | set(translated)
+    assert set(zip(sources, targets, strict=True)) == expected
+    assert len(sources) == len(expected) < 2 * len(set(sources))
+
+
+def test_teachers_of_another_vocabulary_are_refused(run: Run, tmp_path: Path, transduce: Transduce):
+    other = Bundle.load(run.folder)
+    other.tokenizer = Tokenizer.train(["a b c d e f g h"], TokenizerConfig(vocab_size=18))
+    config = replace(other.model.config, vocab_size=other.tokenizer.vocab_size)
+    other.model = Transformer(config)
+    other.save(tmp_path / "other")
+
+    result = transduce(*words(run, tmp_path / "new"), "--with", tmp_path / "other")
+
+    refuses(result, "has another vocabulary than")
+    assert not (tmp_path / "new" / "original").exists()
 
 
 def test_a_folder_of_something_else_is_left_alone(run: Run, tmp_path: Path, transduce: Transduce):

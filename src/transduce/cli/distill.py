@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from transduce.cli.app import app, hint_to_resume, print_stdout
+from transduce.cli.app import Ensemble, app, hint_to_resume, print_stdout
 from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
@@ -23,7 +23,11 @@ def distill(
     ),
     *,
     settings: list[str],
+    also: Ensemble = None,
     beam: Annotated[int, Option(help="Beam size of the teacher's translations.")] = 4,
+    references: Annotated[
+        bool, Option("--references", help="Train on the corpus's own translations too.")
+    ] = False,
     encoder_layers: Annotated[int, Option(help="Encoder layers of the student.")] = 6,
     decoder_layers: Annotated[
         int, Option(help="Decoder layers of the student; they determine its speed.")
@@ -36,15 +40,17 @@ def distill(
 
     Sequence-level distillation: the teacher translates the training sources, and the student, with
     a deep encoder and a shallow decoder, is trained on the result, as RECIPE says and with the
-    teacher's vocabulary. Both models then translate the test set (or validation set): BLEU,
-    parameters and sentences per second are printed and stored in OUT/distilled.json. To resume an
-    interrupted run, repeat the command. Workers of --cluster share the translation.
+    teacher's vocabulary. Both models then translate the test set (or validation set): BLEU with
+    its difference, parameters and sentences per second are printed and stored in
+    OUT/distilled.json, and plotted in OUT/distilled.html. To resume an interrupted run, repeat the
+    command. Workers of --cluster share the translation.
 
     Examples:
 
     \b
       transduce distill runs/mine --source corpus.en --target corpus.de --out runs/student
       transduce distill runs/mine multi30k --set data.folder=corpora/multi30k --out runs/student
+      transduce distill runs/a --with runs/b --source corpus.en --target corpus.de --references
     """
     from transduce.config import explicit_settings
     from transduce.pipeline.defaults import choose_recipe, with_first_message
@@ -77,7 +83,9 @@ def distill(
             teacher,
             selected,
             out,
+            ensemble=also or (),
             beam=beam,
+            references=references,
             plan=plan,
             cluster=config or None,
             on_event=with_first_message(reason, with_first_message(guess, on_event)),

@@ -4,13 +4,13 @@ import pytest
 
 from transduce import Recipe
 from transduce.data.corpus import Pair
-from transduce.pipeline.distill import _headline  # pyright: ignore[reportPrivateUsage]
+from transduce.pipeline.distill_report import _score  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(
     ("target", "metric"), [("tomato", "chrF2"), ("the old man reads a book", "BLEU")]
 )
 def test_single_words_are_compared_by_chrf(target: str, metric: str):
-    score = _headline(Recipe(), [target] * 2, [Pair("x", target)] * 2)
+    score = _score(Recipe(), [target] * 2, [Pair("x", target)] * 2)
 
     assert (score.name, round(score.value)) == (metric, 100)
