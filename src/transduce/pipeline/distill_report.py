@@ -134,7 +134,7 @@ class DistillationResult:
         )
         numbers = table(headers, rows, numbers=range(1, len(headers)))
         return page(
-            f"{name}: teacher and student",
+            f"Distillation: {name}",
             [Section("Quality and speed", chart + numbers, lead)],
             lead=f"{metric.name}: {metric.signature}",
         )
