@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import ctranslate2
 import torch
@@ -20,6 +20,11 @@ from transduce.inference.engines.forking import enable_worker_processes
 from transduce.search.config import DecodingConstraints, Request
 
 BATCH = 64
+BEAMS = (1, 5)
+CT2_BATCHES = (16, 32, 64, 128, 256)
+"""Batch sizes that are tried for CTranslate2."""
+
+SHORTLIST = "ours, int8, shortlist"
 
 Ids = Sequence[int]
 
@@ -47,6 +52,9 @@ class Task:
     folder: Path
     """Folder for converted models."""
 
+    shortlist: Path | None = None
+    """Lexical shortlist for the system that uses one, which is left out without."""
+
     random: bool = False
     """Whether weights are random: no translation ends, so all have the sources' mean length."""
 
@@ -62,7 +70,11 @@ class Task:
 
 
 def transduce_system(
-    task: Task, *, engine: Literal["torch", "ctranslate2"], kind: str = "float32"
+    task: Task,
+    *,
+    engine: Literal["torch", "ctranslate2"],
+    kind: str = "float32",
+    shortlist: bool = False,
 ) -> System:
     """Load an engine of transduce; CTranslate2 forms batches itself and gets all sentences."""
     cache = Cache(task.folder / "cache")
@@ -73,7 +85,11 @@ def transduce_system(
         chunk = BATCH * loaded.preferred_batches
     else:
         (loaded,) = select_engines(
-            task.bundle, engine=engine, compute_type=kind, cache=cache
+            task.bundle,
+            engine=engine,
+            compute_type=kind,
+            cache=cache,
+            shortlist=task.shortlist if shortlist else None,
         ).engines
         setup = str(tuple(getattr(loaded, "plans")))  # noqa: B009
         chunk = len(task.sources)
@@ -94,32 +110,68 @@ def transduce_system(
     return System(translate=translate, setup=setup)
 
 
+class Ct2Setting(NamedTuple):
+    """Options of CTranslate2."""
+
+    workers: int
+    threads: int
+    batch: int
+    """`max_batch_size`, in sentences."""
+
+    def __str__(self) -> str:
+        return f"{self.workers} x {self.threads} threads, batches of {self.batch}"
+
+
 def ctranslate2_system(task: Task, *, tuned: bool) -> System:
-    """Load CTranslate2: one-thread workers on all cores (one for one sentence), or its defaults."""
-    folder = str(task.folder / "ctranslate2")
+    """Load CTranslate2 with the settings that are fastest on these sentences, or its defaults.
+
+    Tuned, one sentence is translated by one thread.
+    """
     write_ctranslate2(task.bundle, task.folder / "ctranslate2")
-    workers = torch.get_num_threads()
-    if tuned:
-        options = {"inter_threads": workers, "intra_threads": 1}
-        parallel = ctranslate2.Translator(folder, device="cpu", **options)
-        single = ctranslate2.Translator(folder, device="cpu", intra_threads=1)
-        setup = f"{workers} workers x 1 thread; a sentence 1 thread"
-    else:
-        single = parallel = ctranslate2.Translator(folder, device="cpu")
-        setup = "its defaults"
+    load = partial(ctranslate2.Translator, str(task.folder / "ctranslate2"), device="cpu")
     pieces = vocabulary(task.bundle.tokenizer)
     ids = {piece: number for number, piece in enumerate(pieces)}
     limits = {"max_decoding_length": task.longest}
     if task.random:
         limits = {"min_decoding_length": task.length, "max_decoding_length": task.length}
 
-    def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
+    def run(
+        translator: ctranslate2.Translator, sources: Sequence[Ids], beam: int, batch: int
+    ) -> list[list[int]]:
         tokens = [[pieces[piece] for piece in source] for source in sources]
-        translator = single if len(sources) == 1 else parallel
-        results = translator.translate_batch(tokens, beam_size=beam, max_batch_size=BATCH, **limits)
+        results = translator.translate_batch(tokens, beam_size=beam, max_batch_size=batch, **limits)
         return [[ids[piece] for piece in result.hypotheses[0]] for result in results]
 
-    return System(translate=translate, setup=setup)
+    if not tuned:
+        default = load()
+        return System(
+            translate=lambda sources, beam: run(default, sources, beam, BATCH),
+            setup=f"its defaults, batches of {BATCH}",
+        )
+    cores, single = torch.get_num_threads(), load(intra_threads=1)
+    translators = {
+        (workers, cores // workers): load(inter_threads=workers, intra_threads=cores // workers)
+        for workers in {1, cores}
+    }
+
+    def seconds(setting: Ct2Setting, beam: int) -> float:
+        started = time.perf_counter()
+        run(translators[setting[:2]], task.sources, beam, setting.batch)
+        return time.perf_counter() - started
+
+    settings = [Ct2Setting(*key, batch) for key in translators for batch in CT2_BATCHES]
+    best: dict[int, Ct2Setting] = {}
+    for beam in BEAMS:
+        run(next(iter(translators.values())), task.sources[:BATCH], beam, BATCH)  # warm-up
+        best[beam] = min(settings, key=partial(seconds, beam=beam))
+
+    def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
+        if len(sources) == 1:
+            return run(single, sources, beam, 1)
+        return run(translators[best[beam][:2]], sources, beam, best[beam].batch)
+
+    setup = "; ".join(f"beam {beam}: {setting}" for beam, setting in best.items())
+    return System(translate=translate, setup=f"{setup}; a sentence 1 thread")
 
 
 def huggingface_system(task: Task, *, dtype: torch.dtype = torch.float32) -> System:
@@ -198,6 +250,7 @@ SYSTEMS: Mapping[str, Callable[[Task], System]] = {
     "ours, torch bfloat16": partial(transduce_system, engine="torch", kind="bfloat16"),
     "ours, ctranslate2": partial(transduce_system, engine="ctranslate2"),
     "ours, int8": partial(transduce_system, engine="ctranslate2", kind="int8"),
+    SHORTLIST: partial(transduce_system, engine="ctranslate2", kind="int8", shortlist=True),
     "CTranslate2 at its best": partial(ctranslate2_system, tuned=True),
     "CTranslate2 as it comes": partial(ctranslate2_system, tuned=False),
     "Hugging Face": huggingface_system,

@@ -12,8 +12,9 @@ ours, torch               `--engine torch`, a batch of 64 on each core
 ours, torch bfloat16      the same with `--compute-type bfloat16`
 ours, ctranslate2         as `--engine auto` chooses: float32, workers and threads by measurement
 ours, int8                the same with `--compute-type int8`
-CTranslate2 at its best   the converted model, a one-thread worker per core, `max_batch_size` 64;
-                          one thread for one sentence
+ours, int8, shortlist     also with `--shortlist`, if the benchmark is given one
+CTranslate2 at its best   the converted model; threads, workers and `max_batch_size` by the same
+                          measurement; one thread for one sentence
 CTranslate2 as it comes   the same with its defaults
 Hugging Face              `generate`, batches of 64. Where Marian and Pegasus cannot express the
                           model, weights are random and translations have the sources' mean length
@@ -37,7 +38,7 @@ from pathlib import Path
 
 import sacrebleu
 import torch
-from decoders import BATCH, SYSTEMS, Ids, Task, run_system
+from decoders import BATCH, BEAMS, SHORTLIST, SYSTEMS, Ids, Task, run_system
 from peers.shapes import SHAPES
 from record import ROOT, header, read_lines, write
 
@@ -45,7 +46,6 @@ from transduce.bundle.bundle import Bundle
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 
-BEAMS = (1, 5)
 CEILINGS = {"ours, torch": "float32", "ours, torch bfloat16": "bfloat16"}
 """Systems whose share of a ceiling is reported, and the ceiling's precision."""
 
@@ -71,6 +71,7 @@ def main() -> None:
             counts=counts,
             ceilings=ceilings,
             tokenize=arguments.tokenize,
+            shortlist=arguments.shortlist if is_bundle else None,
         )
         print(
             f"\n{name}: {shapes[name]['model']}\n{format_table(shapes[name]['rows'])}", flush=True
@@ -78,6 +79,8 @@ def main() -> None:
     if not arguments.dry:
         head = header("python " + " ".join(sys.argv), "ctranslate2", "transformers")
         hide = {arguments.model: "MODEL", arguments.source: "SOURCES", arguments.target: "TARGETS"}
+        if arguments.shortlist:
+            hide[str(arguments.shortlist)] = "SHORTLIST"
         write("decoding", {**head, "ceiling_gflops": ceilings, "shapes": shapes}, hide=hide)
 
 
@@ -97,6 +100,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--single-s", type=int, default=6, help="sentences to time singly for S")
     parser.add_argument(
         "--tokenize", default="13a", help="BLEU's tokenizer; none for tokenized text"
+    )
+    parser.add_argument(
+        "--shortlist", type=Path, help="vmap.txt of `transduce export --to ctranslate2 --shortlist`"
     )
     parser.add_argument("--dry", action="store_true", help="write no record")
     return parser.parse_args()
@@ -127,16 +133,23 @@ def measure_shape(
     counts: tuple[int, int],
     ceilings: Mapping[str, float],
     tokenize: str,
+    shortlist: Path | None,
 ) -> Row:
     """Measure all systems on a model; without references its weights are random."""
     single, rounds = counts
     with tempfile.TemporaryDirectory() as folder:
         systems: dict[str, SystemProcess] = {}
         for name in SYSTEMS:
+            if name == SHORTLIST and shortlist is None:
+                continue
             system_folder = Path(folder) / name
             system_folder.mkdir()
             task = Task(
-                bundle=bundle, sources=sources, folder=system_folder, random=references is None
+                bundle=bundle,
+                sources=sources,
+                folder=system_folder,
+                shortlist=shortlist,
+                random=references is None,
             )
             systems[name] = SystemProcess(name, task)
         rows = [
@@ -157,7 +170,7 @@ def measure_shape(
             texts = [bundle.tokenizer.decode(ids) for ids in outputs]
             score = sacrebleu.corpus_bleu(texts, [references], tokenize=tokenize, force=True)
             row["bleu"] = round(score.score, 2)
-        row["pieces_said"] = round(statistics.mean(map(len, outputs)), 1)
+        row["pieces_generated"] = round(statistics.mean(map(len, outputs)), 1)
     names = ("vocab_size", "encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "norm")
     return {
         "model": {name: getattr(bundle.model.config, name) for name in names},
