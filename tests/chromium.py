@@ -35,12 +35,12 @@ def browser() -> "Iterator[Browser]":
         from playwright.sync_api import sync_playwright
     except ImportError:
         lacking("playwright is not installed")
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    if found is None:
+    result = next(filter(None, map(shutil.which, _NAMES)), None)
+    if result is None:
         lacking(f"none of {', '.join(_NAMES)} is on PATH")
     with sync_playwright() as playwright:
         # This machine under a name that browsers do not take for a secure one.
         rules = f"--host-resolver-rules=MAP {PLAIN_HOST} 127.0.0.1"
-        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", rules])
+        started = playwright.chromium.launch(executable_path=result, args=["--no-sandbox", rules])
         yield started
         started.close()

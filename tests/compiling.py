@@ -39,7 +39,7 @@ def gradients(model: Transformer, *, loss: bool) -> list[Tensor]:
 def apart(some: list[Tensor], others: list[Tensor]) -> float:
     """The largest difference between two of them."""
     pairs = zip(some, others, strict=True)
-    return max(float((one - other).abs().max()) for one, other in pairs)
+    return max(float((item - other).abs().max()) for item, other in pairs)
 
 
 def main(shape: str) -> None:
@@ -49,7 +49,7 @@ def main(shape: str) -> None:
     compiled = copy.deepcopy(plain)
     compile_layers(compiled)
     wanted = gradients(plain, loss=False)
-    assert max(float(one.abs().max()) for one in wanted) > 1.0
+    assert max(float(item.abs().max()) for item in wanted) > 1.0
     with eager_mode(compiled=True):
         before = apart(gradients(compiled, loss=False), wanted), counters["stats"]["unique_graphs"]
     after = apart(gradients(compiled, loss=True), wanted), counters["stats"]["unique_graphs"]

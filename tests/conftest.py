@@ -174,8 +174,8 @@ def transduce(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capfd.readouterr()
         code = main([str(word) for word in argv])
-        said = capfd.readouterr()
-        return Said(code=code, out=said.out, err=said.err)
+        result = capfd.readouterr()
+        return Said(code=code, out=result.out, err=result.err)
 
     return call
 
@@ -221,6 +221,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     write_corpus(corpus)
     test = 'data.test=["test.src", "test.rev"]'
     files = ("--source", "train.src", "--target", "train.rev", "--set", test)
-    said = in_a_process("train", *files, *SMALL, "--out", "run", cwd=corpus)
-    assert said.returncode == 0, said.stderr.decode()
-    return Run(folder=corpus / "run", corpus=corpus, said=said)
+    result = in_a_process("train", *files, *SMALL, "--out", "run", cwd=corpus)
+    assert result.returncode == 0, result.stderr.decode()
+    return Run(folder=corpus / "run", corpus=corpus, said=result)

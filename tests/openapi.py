@@ -46,14 +46,14 @@ def described(document: JSONObject, operations: Sequence[Operation]) -> JSONObje
 
 def statuses(operation: Operation) -> set[int]:
     """Return the error statuses of every such operation: its own come on top."""
-    found = {500}
+    result = {500}
     if operation.request is not None:
-        found |= {413, 415}
+        result |= {413, 415}
     if operation.time_limits:
-        found |= {400, 403, 429, 503, 504}
+        result |= {400, 403, 429, 503, 504}
     if operation.path.startswith(("/v2/", "/v3/")):
-        found |= {403, 429} | ({456} if operation.time_limits else set())
-    return found
+        result |= {403, 429} | ({456} if operation.time_limits else set())
+    return result
 
 
 def request(operation: Operation, schemas: JSONObject) -> tuple[list[JSONObject], JSONObject]:

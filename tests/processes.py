@@ -196,8 +196,8 @@ def learn(lesson: Lesson) -> None:
                 on_event=on_event,
                 process=process,
             )
-    said = json.dumps(asdict(seen))
-    (lesson.folder / f"seen-{process.rank}-of-{process.world_size}.json").write_text(said)
+    result = json.dumps(asdict(seen))
+    (lesson.folder / f"seen-{process.rank}-of-{process.world_size}.json").write_text(result)
 
 
 def bound_memory(model: Transformer, room: int) -> list[int]:

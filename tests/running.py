@@ -70,8 +70,8 @@ def running(folder: Path, *options: str, pairs: Sequence[str] = ("en-de",)) -> I
 def _ready(process: "subprocess.Popen[bytes]", log: Path) -> str:
     """Where it answers, as it says when it is ready."""
     for _ in range(600):
-        _, found, rest = log.read_text().partition("ready at ")
-        if found and "/:" in rest:
+        _, result, rest = log.read_text().partition("ready at ")
+        if result and "/:" in rest:
             return rest.partition("/:")[0] + "/"
         assert process.poll() is None, log.read_text()
         try:

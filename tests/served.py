@@ -136,9 +136,9 @@ class Served:
                     headers=headers,
                 )
 
-        said = asyncio.run(go())
-        self._is_documented(verb, path, said)
-        return said
+        result = asyncio.run(go())
+        self._is_documented(verb, path, result)
+        return result
 
     def post(self, path: str, **fields: object) -> httpx.Response:
         """Ask with a JSON object."""

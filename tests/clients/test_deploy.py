@@ -15,8 +15,8 @@ DEPLOY = ROOT / "deploy"
 
 
 def accepted(*words: object) -> None:
-    said = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stdout + said.stderr
+    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def installed(name: str) -> Path:

@@ -260,7 +260,7 @@ def test_every_head_is_taken_away_in_turn(part: str, bundle: Bundle, page: "Page
     expect(page.locator("#ablation-state")).to_have_text("")
     changes: list[float] = []
     for row in rows.all():
-        layer, head = (int(one) - 1 for one in re.findall(r"\d+", row.locator("th").inner_text()))
+        layer, head = (int(item) - 1 for item in re.findall(r"\d+", row.locator("th").inner_text()))
         attention = f"{stack}.{layer}.{kind}_attention"
         _, weight, probability, change, text = row.locator("td").all_inner_texts()
         largest = usual[f"{attention}.weights"][head, QUERY].max().item()

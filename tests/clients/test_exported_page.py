@@ -40,9 +40,9 @@ def test_it_translates_as_python_does_without_a_server(
 
 def test_lines_and_blank_lines_stay(page_file: Path, open_page: Open):
     page = open_page(page_file.as_uri())
-    one, other = translate_in(page, SENTENCES[0]), translate_in(page, SENTENCES[2])
+    single, other = translate_in(page, SENTENCES[0]), translate_in(page, SENTENCES[2])
 
-    assert translate_in(page, f"{SENTENCES[0]}\n\n{SENTENCES[2]}") == f"{one}\n\n{other}"
+    assert translate_in(page, f"{SENTENCES[0]}\n\n{SENTENCES[2]}") == f"{single}\n\n{other}"
 
 
 def test_damaged_weights_are_refused(page_file: Path, tmp_path: Path, open_page: Open):

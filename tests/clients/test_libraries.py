@@ -55,20 +55,20 @@ def test_deep_translator_translates(server: Running) -> None:
 def test_deepl_translates(server: Running) -> None:
     client = pytest.importorskip("deepl").DeepLClient("any-key", server_url=server.url)
 
-    said = client.translate_text([DOG, BALL], target_lang="DE")
+    result = client.translate_text([DOG, BALL], target_lang="DE")
 
-    assert [one.text for one in said] == [server.says(DOG), server.says(BALL)]
-    assert [one.detected_source_lang for one in said] == ["EN", "EN"]
-    assert said[0].billed_characters == len(DOG)
+    assert [item.text for item in result] == [server.says(DOG), server.says(BALL)]
+    assert [item.detected_source_lang for item in result] == ["EN", "EN"]
+    assert result[0].billed_characters == len(DOG)
     assert client.translate_text(DOG, source_lang="EN", target_lang="DE").text == server.says(DOG)
 
 
 def test_deepl_keeps_tags(server: Running) -> None:
     client = pytest.importorskip("deepl").DeepLClient("any-key", server_url=server.url)
 
-    said = client.translate_text(f"<p>{DOG}</p>", target_lang="DE", tag_handling="html")
+    result = client.translate_text(f"<p>{DOG}</p>", target_lang="DE", tag_handling="html")
 
-    assert said.text == f"<p>{server.says(DOG)}</p>"
+    assert result.text == f"<p>{server.says(DOG)}</p>"
 
 
 def test_deepl_lists_languages_and_usage(server: Running) -> None:
@@ -76,7 +76,7 @@ def test_deepl_lists_languages_and_usage(server: Running) -> None:
 
     client.translate_text(DOG, target_lang="DE")
 
-    assert [(one.code, one.name) for one in client.get_source_languages()] == [("EN", "English")]
+    assert [(item.code, item.name) for item in client.get_source_languages()] == [("EN", "English")]
     (target,) = client.get_target_languages()
     assert (target.code, target.supports_formality) == ("DE", False)
     assert client.get_usage().character.count >= len(DOG)
@@ -94,11 +94,11 @@ def test_pages_of_other_hosts_may_not_use_a_local_server(server: Running) -> Non
     where = urlsplit(server.url)
     connection = http.client.HTTPConnection(where.hostname, where.port)
     connection.request("OPTIONS", "/translate", headers={"origin": "https://elsewhere.example"})
-    said = connection.getresponse()
+    result = connection.getresponse()
     connection.close()
 
-    assert said.status == 403
-    assert said.headers["access-control-allow-origin"] is None
+    assert result.status == 403
+    assert result.headers["access-control-allow-origin"] is None
 
 
 def test_a_text_of_50_000_characters_is_translated_and_the_server_goes_on(server: Running) -> None:
@@ -106,23 +106,23 @@ def test_a_text_of_50_000_characters_is_translated_and_the_server_goes_on(server
     request = urllib.request.Request(
         server.url + "translate", json.dumps(asked).encode(), {"content-type": "application/json"}
     )
-    with urllib.request.urlopen(request) as said:
-        assert json.load(said)["translatedText"]
+    with urllib.request.urlopen(request) as result:
+        assert json.load(result)["translatedText"]
 
-    with urllib.request.urlopen(server.url + "health") as said:
-        assert json.load(said) == {"status": "ok"}
+    with urllib.request.urlopen(server.url + "health") as result:
+        assert json.load(result) == {"status": "ok"}
 
 
 def test_a_body_of_10_mb_is_refused_and_the_server_goes_on(server: Running) -> None:
     where = urlsplit(server.url)
     connection = http.client.HTTPConnection(where.hostname, where.port)
     connection.request("POST", "/translate", b"q=" + b"x" * 10_000_000)
-    said = connection.getresponse()
+    result = connection.getresponse()
 
-    assert said.status == 413
-    assert "larger than" in json.load(said)["error"]
-    with urllib.request.urlopen(server.url + "health") as said:
-        assert said.status == 200
+    assert result.status == 413
+    assert "larger than" in json.load(result)["error"]
+    with urllib.request.urlopen(server.url + "health") as result:
+        assert result.status == 200
     connection.close()
 
 

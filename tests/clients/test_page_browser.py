@@ -130,25 +130,25 @@ def test_names_contain_what_is_visible_and_targets_are_large_enough(open_page: O
 
 def test_languages_are_swapped_with_their_texts(open_page: Open, address: str):
     page = open_page(at(address))
-    said = translation(page, address)["text"]
-    shows(page, said)
+    result = translation(page, address)["text"]
+    shows(page, result)
 
     page.get_by_role("button", name="Swap languages").click()
 
     expect(page.get_by_label("Translate from")).to_have_value("de")
     expect(page.get_by_label("Translate to")).to_have_value("en")
-    expect(page.get_by_label("Text to translate")).to_have_value(said)
+    expect(page.get_by_label("Text to translate")).to_have_value(result)
 
 
 def test_a_translation_is_copied(open_page: Open, address: str):
     page = open_page(at(address))
-    said = translation(page, address)["text"]
-    shows(page, said)
+    result = translation(page, address)["text"]
+    shows(page, result)
 
     page.get_by_role("button", name="Copy").click()
 
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == said
+    assert page.evaluate("navigator.clipboard.readText()") == result
 
 
 def test_clearing_leaves_nothing_behind(open_page: Open, address: str):
@@ -166,13 +166,13 @@ def test_an_alternative_is_chosen_and_the_translation_begins_with_it(
     open_page: Open, address: str, keep: SHOT
 ):
     page = open_page(at(address))
-    said = translation(page, address)["text"]
-    shows(page, said)
+    result = translation(page, address)["text"]
+    shows(page, result)
 
     page.locator(".word").nth(1).click()
     offers = page.get_by_role("menuitem")
     offers.nth(1).wait_for()
-    other = next(one for one in offers.all() if not said.startswith(beginning(one)))
+    other = next(offer for offer in offers.all() if not result.startswith(beginning(offer)))
     begins = beginning(other)
     assert re.search(r"\d %", other.locator(".share").inner_text())
     keep(page, "alternatives")
@@ -181,7 +181,7 @@ def test_an_alternative_is_chosen_and_the_translation_begins_with_it(
     expect(page.locator("#output")).to_have_text(starting_with(begins))
     shows(page, translation(page, address, prefix=begins)["text"])
     page.get_by_role("button", name="Undo").click()
-    shows(page, said)
+    shows(page, result)
 
 
 def test_a_keyboard_is_enough(open_page: Open, address: str):
@@ -193,8 +193,8 @@ def test_a_keyboard_is_enough(open_page: Open, address: str):
     page.keyboard.press("Control+a")
     page.keyboard.type(SENTENCE)
     page.keyboard.press("Control+Enter")
-    said = translation(page, address)["text"]
-    shows(page, said)
+    result = translation(page, address)["text"]
+    shows(page, result)
     for _ in range(8):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.matches('.word')"):
@@ -231,7 +231,7 @@ def test_confidence_and_the_other_translations_are_told_in_numbers(open_page: Op
     expect(page.locator("#confidence .chip")).to_have_text(chips, use_inner_text=True)
     assert page.locator("#alternatives .text").all_inner_texts() == [
         str(sentence["text"]),
-        *(one["text"] for one in others),
+        *(item["text"] for item in others),
     ]
 
 
@@ -250,14 +250,14 @@ def test_one_of_several_sentences_is_looked_into(open_page: Open, address: str):
 def test_what_is_lost_or_odd_is_said(open_page: Open, address: str):
     def answer(route: "Route") -> None:
         response = route.fetch()
-        said = response.json()
-        if "error" in said:  # it asked for more translations than the beam is wide
+        result = response.json()
+        if "error" in result:  # it asked for more translations than the beam is wide
             route.fulfill(response=response)
             return
-        said["lost"] = ["{name}"]
-        said["sentences"][0] |= {"flag": 'repetition ("ha" ×4)', "mended": False}
-        said["sentences"][0]["unfamiliar"] = True
-        route.fulfill(json=said)
+        result["lost"] = ["{name}"]
+        result["sentences"][0] |= {"flag": 'repetition ("ha" ×4)', "mended": False}
+        result["sentences"][0]["unfamiliar"] = True
+        route.fulfill(json=result)
 
     page = open_page(address)
     page.route("**/api/translate", answer)
@@ -307,7 +307,7 @@ def test_a_question_that_is_overtaken_is_given_up(open_page: Open, address: str)
         page.get_by_label("Text to translate").fill(SENTENCE)
 
     shows(page, translation(page, address)["text"])
-    assert [one.post_data_json["text"] for one in given_up] == ["a red ball"]
+    assert [item.post_data_json["text"] for item in given_up] == ["a red ball"]
 
 
 def test_a_text_that_is_too_long_is_not_sent(open_page: Open, address: str):
@@ -351,9 +351,9 @@ def test_dark_can_be_chosen_and_is_kept(open_page: Open, address: str):
 def test_a_score_of_almost_nothing_has_no_sign(open_page: Open, address: str):
     def answer(route: "Route") -> None:
         response = route.fetch()
-        said = response.json()
-        said["sentences"][0]["score"] = -0.001
-        route.fulfill(json=said)
+        result = response.json()
+        result["sentences"][0]["score"] = -0.001
+        route.fulfill(json=result)
 
     page = open_page(address)
     page.locator(".word").first.wait_for()

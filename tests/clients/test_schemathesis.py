@@ -27,7 +27,7 @@ def test_there_is_no_server_error_and_no_undocumented_answer(
     pytest.importorskip("schemathesis")
     (tmp_path / "served").mkdir()
     with running(tmp_path / "served", "--quiet") as server:
-        said = subprocess.run(
+        result = subprocess.run(
             [
                 *(Path(sys.executable).with_name("st"), "run", f"{server.url}openapi.json"),
                 *("--checks", ",".join(CHECKS), "--max-examples", examples, "--no-shrink"),
@@ -41,5 +41,5 @@ def test_there_is_no_server_error_and_no_undocumented_answer(
         )
         log = server.log.read_text()
 
-    assert said.returncode == 0, said.stdout
+    assert result.returncode == 0, result.stdout
     assert "Traceback" not in log

@@ -33,8 +33,8 @@ def looking(open_page: Open, address: str, q: str = SENTENCE) -> "tuple[Page, Lo
     query = {"source": "en", "target": "de", "q": q}
     page = open_page(f"{address}?{urlencode(query)}")
     page.locator(".heat rect.ground").wait_for()
-    said = page.locator("#alternatives .best .text").inner_text()
-    data = {"text": q, "translation": said, "source": "en", "target": "de"}
+    result = page.locator("#alternatives .best .text").inner_text()
+    data = {"text": q, "translation": result, "source": "en", "target": "de"}
     return page, page.request.post(f"{address}api/attention", data=data).json()
 
 
@@ -167,8 +167,8 @@ def test_a_file_opens_without_a_server(
     run: Run, tmp_path: Path, transduce: Transduce, open_page: Open, keep: Callable[..., None]
 ):
     out = tmp_path / "map.html"
-    said = transduce("view", run.folder, "1 2 3", "--translation", "3 2 1", "--out", out)
-    assert said.code == 0, said.err
+    result = transduce("view", run.folder, "1 2 3", "--translation", "3 2 1", "--out", out)
+    assert result.code == 0, result.err
 
     page = open_page(out.as_uri(), wide=390)
     page.get_by_role("combobox", name="Attention").select_option(value="decoder")

@@ -25,9 +25,9 @@ def test_tables_are_sources(transduce: Transduce, tmp_path: Path):
     rows = [{"source": pair.source, "target": pair.target, "id": 1} for pair in PAIRS[100:]]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "more.parquet")
 
-    said = build(transduce, tmp_path / "out", saved, tmp_path / "more.parquet")
+    result = build(transduce, tmp_path / "out", saved, tmp_path / "more.parquet")
 
-    assert (said.code, said.err) == (0, "")
+    assert (result.code, result.err) == (0, "")
     for side, code in enumerate(("en", "de")):
         lines = (tmp_path / "out" / f"train.{code}").read_text().split("\n")
         assert lines == [*(pair[side] for pair in PAIRS), ""]

@@ -109,9 +109,9 @@ def test_the_target_language_reaches_the_workers(model: Path, tmp_path: Path, tr
     (tmp_path / "in.txt").write_text("a dog\n")
     command = ("translate", model, "-i", tmp_path / "in.txt", "-o", tmp_path / "out")
 
-    said = transduce(*command, "--to", "fr", *CLUSTER)
+    result = transduce(*command, "--to", "fr", *CLUSTER)
 
-    assert (said.code, "does not translate into 'fr'" in said.err) == (2, True)
+    assert (result.code, "does not translate into 'fr'" in result.err) == (2, True)
 
 
 @pytest.mark.usefixtures("in_process")
@@ -127,9 +127,9 @@ def test_other_options_and_texts_without_a_pair_are_refused(augment: Callable[..
 def test_a_data_set_becomes_files_of_pairs(model: Path, tmp_path: Path, transduce: Transduce):
     datasets.Dataset.from_dict({"text": LINES}).save_to_disk(tmp_path / "in")
 
-    said = transduce("augment", model, "-i", tmp_path / "in", "-o", tmp_path / "out", *CLUSTER)
+    result = transduce("augment", model, "-i", tmp_path / "in", "-o", tmp_path / "out", *CLUSTER)
 
-    assert (said.code, joined(tmp_path / "out").count("\n")) == (0, 149)
+    assert (result.code, joined(tmp_path / "out").count("\n")) == (0, 149)
     assert len([file for file in (tmp_path / "out").iterdir() if file.is_file()]) == 3
 
 
@@ -139,13 +139,13 @@ def test_a_missing_engine_is_reported_before_the_corpus_is_read(
     for name in ("ray", "submitit"):
         monkeypatch.setitem(sys.modules, name, None)
 
-    said = transduce("translate", model, "-i", "none", "-o", tmp_path / "out", *CLUSTER)
-    refuses(said, "--cluster needs ray, which is missing")
+    result = transduce("translate", model, "-i", "none", "-o", tmp_path / "out", *CLUSTER)
+    refuses(result, "--cluster needs ray, which is missing")
     (tmp_path / "in.tsv").write_text("a\tein\n" * 300)
     sets = ("--set", f"data.folder={str(tmp_path)!r}", "--set", 'data.train=["in.tsv"]')
     command = ("prepare", "tiny", *sets, "--source-lang", "en", "--target-lang", "de")
-    said = transduce(*command, "--out", tmp_path / "out", "--cluster", "slurm", "--workers", 2)
-    refuses(said, "--cluster needs submitit, which is missing")
+    result = transduce(*command, "--out", tmp_path / "out", "--cluster", "slurm", "--workers", 2)
+    refuses(result, "--cluster needs submitit, which is missing")
     assert not (tmp_path / "out" / prepare_cluster.SHARDS_FOLDER).exists()
 
 
@@ -182,10 +182,10 @@ def test_scores_are_those_of_the_single_road(
 def test_a_line_that_is_no_pair_is_named(model: Path, tmp_path: Path, transduce: Transduce):
     (tmp_path / "in.tsv").write_text("a\tein\na dog\n")
 
-    said = transduce("score", model, "-i", tmp_path / "in.tsv", "-o", tmp_path / "out", *CLUSTER)
+    result = transduce("score", model, "-i", tmp_path / "in.tsv", "-o", tmp_path / "out", *CLUSTER)
 
-    assert said.code == 2
-    assert "in.tsv: line 2 has 1 columns, not source and target" in said.err
+    assert result.code == 2
+    assert "in.tsv: line 2 has 1 columns, not source and target" in result.err
 
 
 @pytest.mark.usefixtures("in_process")
@@ -205,9 +205,9 @@ def test_the_distilled_corpus_is_that_of_the_single_road(
         files = ("--source", tmp_path / "source", "--target", tmp_path / "target")
         settings = ("--set", 'data.duplicates="keep"', "--set", "data.held_out=20")
         command = ("distill", model, "tiny", *files, *settings, "--out", tmp_path / out)
-        said = transduce(*command, *options)
-        assert said.code == 2
-        return said.err
+        result = transduce(*command, *options)
+        assert result.code == 2
+        return result.err
 
     note()
     assert "it would train now" in distill("single")

@@ -96,7 +96,7 @@ Prepare = Callable[..., Said]
 def words(out: Path, settings: tuple[str, ...], *options: object) -> tuple[object, ...]:
     """The command for a corpus in the run's parent folder."""
     sets = (f"data.folder={str(out.parent)!r}", *SETTINGS, *settings)
-    options = (*(word for one in sets for word in ("--set", one)), *options)
+    options = (*(word for item in sets for word in ("--set", item)), *options)
     return ("prepare", "tiny", "--source-lang", "en", "--target-lang", "de", *options, "--out", out)
 
 

@@ -55,13 +55,13 @@ class Block:
 def blocks(page: Path) -> Iterator[Block]:
     """Every block of a page that says its language and is none of Sphinx's directives."""
     text = page.read_text(encoding="utf-8")
-    for found in _FENCE.finditer(text):
-        mark = _MARK.search(text[: found.start()])
+    for result in _FENCE.finditer(text):
+        mark = _MARK.search(text[: result.start()])
         yield Block(
             page=str(page.relative_to(ROOT)),
-            line=text.count("\n", 0, found.start()) + 1,
-            language=found[1],
-            text=found[2],
+            line=text.count("\n", 0, result.start()) + 1,
+            language=result[1],
+            text=result[2],
             not_run=mark[1] if mark else "",
         )
 
@@ -81,17 +81,17 @@ def _run_line(words: list[str], transduce: Transduce) -> None:
     if words[0] == "cp":
         shutil.copy(words[1], words[2])
         return
-    said = b""
+    result = b""
     if words[0] == "echo":
         assert words[2] == "|", words
-        said, words = f"{words[1]}\n".encode(), words[3:]
+        result, words = f"{words[1]}\n".encode(), words[3:]
     assert words[0] == "transduce", f"{words[0]} is not run here: mark its block"
     words, place = words[1:], {}
     while len(words) > 2 and words[-2] in ("<", ">"):
         place[words[-2]], words = words[-1], words[:-2]
     if "<" in place:
-        said = Path(place["<"]).read_bytes()
-    answer = transduce(*_quickly(words), stdin=said)
+        result = Path(place["<"]).read_bytes()
+    answer = transduce(*_quickly(words), stdin=result)
     _check(words, answer)
     if ">" in place:
         Path(place[">"]).write_text(answer.out)
@@ -108,10 +108,14 @@ def _quickly(words: list[str]) -> list[str]:
         return words
     given = [words[n + 1].split("=")[0] for n, word in enumerate(words) if word == "--set"]
     settings = _OF_TRAINING if words[0] == "distill" or "--from" in words else QUICK
-    more = [one for one in settings if one.split("=")[0] not in given or one.startswith("train.up")]
+    more = [
+        setting
+        for setting in settings
+        if setting.split("=")[0] not in given or setting.startswith("train.up")
+    ]
     if words[0] == "distill":
         words = [*words, "--encoder-layers", "1"]
-    return [*words, *(word for one in more for word in ("--set", one))]
+    return [*words, *(word for item in more for word in ("--set", item))]
 
 
 def _check(words: list[str], answer: Said) -> None:

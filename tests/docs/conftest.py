@@ -25,15 +25,15 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     held_out = place / "runs" / "demo" / "corpus" / "validation"  # enough to learn confidence from
     files = (f"data.train={_files(place / 'corpus')}", f"data.validation={_files(held_out)}")
     settings = [*QUICK, "model.norm=post", *files]  # Marian knows no other norm
-    words = [word for one in settings for word in ("--set", one)]
+    words = [word for setting in settings for word in ("--set", setting)]
     # In processes of their own nothing checks every shape, which is most of the time.
-    said = in_a_process("train", "tiny", *words, "--out", run, cwd=place)
-    assert said.returncode == 0, said.stderr.decode()
+    result = in_a_process("train", "tiny", *words, "--out", run, cwd=place)
+    assert result.returncode == 0, result.stderr.decode()
     for name in ("a", "b"):
         shutil.copytree(run, place / "runs" / name)
     shutil.copytree(run / "model", place / "runs" / "demo" / "model")
-    said = in_a_process("export", run, "--to", "ctranslate2", "--out", "mine.ct2", cwd=place)
-    assert said.returncode == 0, said.stderr.decode()
+    result = in_a_process("export", run, "--to", "ctranslate2", "--out", "mine.ct2", cwd=place)
+    assert result.returncode == 0, result.stderr.decode()
     return place
 
 

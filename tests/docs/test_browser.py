@@ -43,18 +43,18 @@ def test_no_page_is_broken_or_wider_than_a_telephone(browser: "Browser", site_ad
     context = browser.new_context(viewport=PHONE)
     page, failed = context.new_page(), []
     page.on("response", lambda answer: failed.append(answer.url) if answer.status >= 400 else None)
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for file in sorted(SITE.rglob("*.html")):
         name = str(file.relative_to(SITE))
         if "_modules" not in name and name not in ("genindex.html", "search.html"):
             page.goto(f"{site_address}/{name}")
-            found[name] = page.evaluate(_CHECKS)
+            result[name] = page.evaluate(_CHECKS)
     context.close()
 
-    assert len(found) > 30
+    assert len(result) > 30
     assert failed == []
     sound = {"broken": 0, "flat": 0, "headings": 1}
-    for name, checks in found.items():
+    for name, checks in result.items():
         assert checks.pop("wider") <= 0, name
         assert checks == sound, name
 

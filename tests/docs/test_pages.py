@@ -46,7 +46,7 @@ def test_every_numbered_equation_is_named(number: int):
 
 
 def test_code_is_taken_from_the_source_by_its_name():
-    included = [(page, *found) for page in WALK for found in _INCLUDED.findall(page.read_text())]
+    included = [(page, *item) for page in WALK for item in _INCLUDED.findall(page.read_text())]
 
     assert len(included) > 30
     for page, file, name in included:

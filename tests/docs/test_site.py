@@ -32,14 +32,14 @@ class Page(HTMLParser):
         self.feed(file.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        said = {name: value or "" for name, value in attrs}
-        self.ids |= {said["id"]} if "id" in said else set()
-        if tag in _LOADS and said.get(_LOADS[tag]):
-            self.loads.add(said[_LOADS[tag]])
-        if tag == "link" and _RELATIONS & set(said.get("rel", "").split()):
-            self.loads.add(said["href"])
-        if tag == "a" and "href" in said:
-            self.links.add(said["href"])
+        result = {name: value or "" for name, value in attrs}
+        self.ids |= {result["id"]} if "id" in result else set()
+        if tag in _LOADS and result.get(_LOADS[tag]):
+            self.loads.add(result[_LOADS[tag]])
+        if tag == "link" and _RELATIONS & set(result.get("rel", "").split()):
+            self.loads.add(result["href"])
+        if tag == "a" and "href" in result:
+            self.links.add(result["href"])
 
 
 @cache
@@ -62,7 +62,7 @@ def test_no_style_loads_anything_from_another_host():
     styles = [path.read_text() for path in SITE.rglob("*.css")]
 
     assert not [
-        found for style in styles for found in re.findall(r"(?:@import|url\()[^;)]*//", style)
+        item for style in styles for item in re.findall(r"(?:@import|url\()[^;)]*//", style)
     ]
 
 
@@ -121,4 +121,6 @@ def test_every_plot_has_its_words_and_a_dark_twin():
         plots = [image for image in images if "only-" in image]
 
         assert all(re.search(r'alt="[^"]{10,}"', image) for image in plots)
-        assert sum("only-dark" in one for one in plots) == sum("only-light" in one for one in plots)
+        assert sum("only-dark" in plot for plot in plots) == sum(
+            "only-light" in plot for plot in plots
+        )

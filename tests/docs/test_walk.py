@@ -88,11 +88,11 @@ def test_its_code_runs_without_a_notebook(monkeypatch: pytest.MonkeyPatch):
     short = sources[: next(n for n, source in enumerate(sources) if "run_recipe" in source)]
     program = "\n".join([*short, "import torch; assert sizes and torch.is_tensor(by_layer)"])
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
-    assert said.returncode == 0, said.stderr[-3000:]
+    assert result.returncode == 0, result.stderr[-3000:]
 
 
 def test_the_second_notebook_runs_without_a_notebook(monkeypatch: pytest.MonkeyPatch):
@@ -104,9 +104,9 @@ def test_the_second_notebook_runs_without_a_notebook(monkeypatch: pytest.MonkeyP
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     program = "\n".join([*sources, "assert (work / 'report.html').is_file()"])
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
-    assert said.returncode == 0, said.stderr[-3000:]
-    assert "numbers that training never showed are right" in said.stdout
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "numbers that training never showed are right" in result.stdout

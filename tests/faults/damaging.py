@@ -60,11 +60,11 @@ def refused(read: Callable[[], bool], folder: Path) -> str:
     try:
         whole = read()
     except ValueError as error:
-        said = str(error)
-        assert str(folder) in said, said
-        assert said.isprintable(), repr(said)
-        assert len(said) < 1000, said
-        return said
+        result = str(error)
+        assert str(folder) in result, result
+        assert result.isprintable(), repr(result)
+        assert len(result) < 1000, result
+        return result
     assert whole, "what was read is another model"
     return ""
 

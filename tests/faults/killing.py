@@ -103,23 +103,23 @@ def kill_and_go_on(corpus: Path, whole: Whole, *, name: str, touch: int, after: 
     if ended != -signal.SIGKILL:
         where += f" (it had ended with {ended})"
     again = _in_a_child(lambda: os._exit(main([*_command(corpus, name), "--resume"])), log=log)
-    said = (
+    output = (
         f"exit code {again}: {log.read_text()[-300:]}" if again else differences(out, whole.folder)
     )
-    return Killed(where, not said, said)
+    return Killed(where, not output, output)
 
 
 def differences(ours: Path, theirs: Path) -> str:
     """What two finished runs differ in, of all that must not."""
     files = [file.relative_to(theirs) for name in _SAME for file in sorted(theirs.glob(name))]
-    found = [
+    result = [
         str(file) for file in files if (ours / file).read_bytes() != (theirs / file).read_bytes()
     ]
     assert len(files) >= len(_SAME), files
     if _metrics(ours) != _metrics(theirs):
-        found.append("metrics.jsonl")
+        result.append("metrics.jsonl")
     left = {path.name for path in ours.iterdir()} - {path.name for path in theirs.iterdir()}
-    return ", ".join([*found, *(f"{name} is left" for name in sorted(left))])
+    return ", ".join([*result, *(f"{name} is left" for name in sorted(left))])
 
 
 def points(whole: Whole, count: int, *, seed: int) -> list[tuple[int, float]]:
@@ -177,11 +177,12 @@ def harness(corpus: Path, count: int, *, seed: int) -> list[Killed]:
     whole = whole_run(corpus)
     killed: list[Killed] = []
     for number, (touch, after) in enumerate(points(whole, count, seed=seed), 1):
-        one = kill_and_go_on(corpus, whole, name=f"killed-{number}", touch=touch, after=after)
+        single = kill_and_go_on(corpus, whole, name=f"killed-{number}", touch=touch, after=after)
         print(
-            f"{number:3} {'equal' if one.equal else 'DIFFERS'}  {one.where}  {one.said}", flush=True
+            f"{number:3} {'equal' if single.equal else 'DIFFERS'}  {single.where}  {single.said}",
+            flush=True,
         )
-        killed.append(one)
+        killed.append(single)
     return killed
 
 
@@ -195,7 +196,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         killed = harness(Path(folder), arguments.points, seed=arguments.seed)
-    equal = sum(one.equal for one in killed)
+    equal = sum(item.equal for item in killed)
     print(f"{equal} of {len(killed)} ended in the bytes of the run that was never killed")
     if arguments.record:
         record = {
@@ -206,7 +207,7 @@ def run(argv: Sequence[str] | None = None) -> int:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
             "versions": {"transduce": VERSION, "torch": str(torch.__version__)},
             "equal": equal,
-            "points": [one._asdict() for one in killed],
+            "points": [item._asdict() for item in killed],
         }
         arguments.record.mkdir(parents=True, exist_ok=True)
         (arguments.record / "record.json").write_text(json.dumps(record, indent=2) + "\n")

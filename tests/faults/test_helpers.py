@@ -41,15 +41,15 @@ def started(run: Run, text: str, folder: Path, *, threads: int) -> subprocess.Po
 
 def children(pid: int) -> list[int]:
     """Those that a process has, as the system counts them."""
-    found: list[int] = []
+    result: list[int] = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             words = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(words[1]) == pid and words[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
+            result.append(int(stat.parent.name))
+    return result
 
 
 def until(said: str, seconds: float, what: Callable[[], object]) -> None:
@@ -83,5 +83,5 @@ def test_copies_end_with_the_program_however_it_ends(
     program.communicate(timeout=60)
 
     assert program.returncode == code
-    until("a copy lives on", 30, lambda: not any(Path(f"/proc/{one}").exists() for one in copies))
+    until("a copy lives on", 30, lambda: not any(Path(f"/proc/{item}").exists() for item in copies))
     assert not (tmp_path / "out-2").exists()

@@ -46,7 +46,7 @@ def test_a_file_of_the_source_unpickles_and_evaluates_nothing(file: Path):
     assert not {name for name in used - HARMLESS if name.partition(".")[0] in harmless}
     for called, node in calls(tree):
         assert called not in CALLS, f"line {node.lineno}"
-        keywords = {one.arg: ast.unparse(one.value) for one in node.keywords}
+        keywords = {item.arg: ast.unparse(item.value) for item in node.keywords}
         if called.startswith("yaml."):
             assert called in YAML
             assert keywords.get("Loader", "yaml.SafeLoader") == "yaml.SafeLoader"

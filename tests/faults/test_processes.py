@@ -110,8 +110,8 @@ class Clients:
                 self.outcomes["broken connection"] += 1
                 continue
             known = self._translations[text]
-            said = str(answer.get("translatedText"))
-            right = f"model {known.index(said) + 1}" if said in known else "wrong"
+            result = str(answer.get("translatedText"))
+            right = f"model {known.index(result) + 1}" if result in known else "wrong"
             self.outcomes[right if status == 200 else f"status {status}"] += 1
 
 

@@ -14,18 +14,18 @@ PAGE = ROOT / "docs" / "fidelity.md"
 def claims() -> list[str]:
     """Everything in the page's backticks that is a file of ours, with or without a name in it."""
     quoted = re.findall(r"`([^`\n]+)`", PAGE.read_text(encoding="utf-8"))
-    return sorted({one for one in quoted if re.fullmatch(r"[\w/]+\.py(::[\w.]+)?", one)})
+    return sorted({item for item in quoted if re.fullmatch(r"[\w/]+\.py(::[\w.]+)?", item)})
 
 
 @cache
 def names(file: Path) -> set[str]:
     """The functions, classes, methods, fields and constants of a file; members as Class.member."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        found |= named(node)
+        result |= named(node)
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{member}" for part in node.body for member in named(part)}
-    return found
+            result |= {f"{node.name}.{member}" for part in node.body for member in named(part)}
+    return result
 
 
 def named(node: ast.stmt) -> set[str]:

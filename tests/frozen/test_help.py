@@ -37,18 +37,18 @@ def test_help_says_what_it_said(
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "dumb")
 
-    said = transduce(*command.split(), "--help")
+    result = transduce(*command.split(), "--help")
 
     if os.environ.get("TRANSDUCE_FREEZE"):
-        stored.write_text(said.out)
-    assert said.code == 0
-    assert said.out == stored.read_text()
+        stored.write_text(result.out)
+    assert result.code == 0
+    assert result.out == stored.read_text()
 
 
 @pytest.mark.parametrize("command", COMMANDS[1:])
 def test_help_has_an_example(command: str, transduce: Transduce):
-    said = transduce(*command.split(), "--help").out
-    examples = said.partition("Example")[2].partition("Options")[0]
+    output = transduce(*command.split(), "--help").out
+    examples = output.partition("Example")[2].partition("Options")[0]
 
     assert f"transduce {command}" in examples
 
@@ -64,6 +64,8 @@ def test_help_does_not_wait_for_torch(command: str):
         "sys.exit(code or 'torch' in sys.modules)"
     )
 
-    said = subprocess.run([sys.executable, "-c", program, *command.split(), "--help"], check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", program, *command.split(), "--help"], check=False
+    )
 
-    assert said.returncode == 0
+    assert result.returncode == 0

@@ -56,14 +56,14 @@ def test_a_translation_imports_nothing_needless(
 ):
     asked = ["translate", str(bundle), "--engine", engine, "--output", str(tmp_path / "out")]
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM, *asked],
         input=b"a dog runs\n",
         capture_output=True,
         check=True,
         env=os.environ | {"PYTHONWARNINGS": "ignore"},
     )
-    read = set(said.stdout.decode().split())
+    read = set(result.stdout.decode().split())
 
     assert (tmp_path / "out").read_text().count("\n") == 1
     assert "transduce.inference.translator" in read

@@ -39,9 +39,9 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_importing_the_package_brings_no_torch():
     program = "import sys, transduce; print('torch' in sys.modules, 'numpy' in sys.modules)"
 
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
-    assert said.stdout.split() == [b"False", b"False"]
+    assert result.stdout.split() == [b"False", b"False"]
 
 
 def test_public_functions_document_their_parameters():

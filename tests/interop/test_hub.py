@@ -104,17 +104,17 @@ def test_without_a_network_one_line_says_what_to_do(
 ):
     bundle_of(CONFIG, one_vocabulary()).save(tmp_path / "mine")
 
-    said = transduce(*EXPORT)
+    result = transduce(*EXPORT)
 
-    refuses(said, "refuses to store owner/small-en-de", "offline mode", "`hf auth login`")
+    refuses(result, "refuses to store owner/small-en-de", "offline mode", "`hf auth login`")
 
 
 def test_a_name_that_is_no_repository_is_refused(tmp_path: Path, transduce: Transduce):
     bundle_of(CONFIG, one_vocabulary()).save(tmp_path / "mine")
 
-    said = transduce("export", tmp_path / "mine", "--to", "hub", "--out", tmp_path / "other")
+    result = transduce("export", tmp_path / "mine", "--to", "hub", "--out", tmp_path / "other")
 
-    refuses(said, f"{tmp_path / 'other'} is no repository of a hub: name OWNER/NAME by --out")
+    refuses(result, f"{tmp_path / 'other'} is no repository of a hub: name OWNER/NAME by --out")
 
 
 def test_without_the_package_one_line_says_what_to_install(
@@ -127,6 +127,6 @@ def test_without_the_package_one_line_says_what_to_install(
 
     monkeypatch.setattr("transduce.export.hub.import_module", absent)
 
-    said = transduce("export", tmp_path / "mine", "--to", "hub", "--out", ID)
+    result = transduce("export", tmp_path / "mine", "--to", "hub", "--out", ID)
 
-    refuses(said, "huggingface_hub is not installed: pip install 'transduce[hub]'")
+    refuses(result, "huggingface_hub is not installed: pip install 'transduce[hub]'")

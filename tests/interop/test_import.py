@@ -91,7 +91,7 @@ def test_the_logits_are_equal(made: Made):
 
 
 def test_text_is_cut_alike(made: Made):
-    for text in map(tidy, SENTENCES[:3] + tuple(one for one in ODD if "<" not in one)):
+    for text in map(tidy, SENTENCES[:3] + tuple(item for item in ODD if "<" not in item)):
         ours = [*made.bundle.tokenizer.encode(text), 0]
 
         assert [made.theirs[i] for i in ours] == made.tokenizer(text).input_ids, text
@@ -103,7 +103,7 @@ def test_greedy_search_says_the_same(made: Made):
         ids = made.bundle.tokenizer.encode(text)
         config = SearchConfig(beam=1, extra=7)
 
-        said = engine.search([Request(tuple(ids))], config)[0][0].ids
+        result = engine.search([Request(tuple(ids))], config)[0][0].ids
         theirs = made.model.generate(
             torch.tensor([[*(made.theirs[i] for i in ids), 11]]),
             num_beams=1,
@@ -112,7 +112,7 @@ def test_greedy_search_says_the_same(made: Made):
             max_length=config.limit(len(ids)) + 1,
         )
 
-        assert [made.theirs[i] for i in said] == theirs[0, 1:].tolist()
+        assert [made.theirs[i] for i in result] == theirs[0, 1:].tolist()
 
 
 def test_the_bundle_holds_the_same_model(made: Made, tmp_path: Path):

@@ -130,12 +130,12 @@ def test_transformers_js_translates_alike(folder: Path, tmp_path: Path):
     main = package / "dist" / "transformers.node.mjs"
     script = tmp_path / "run.mjs"
     script.write_text(SCRIPT.replace("PACKAGE", main.resolve().as_uri()))
-    job = json.dumps([[one.text, one.limit] for one in sample])
+    job = json.dumps([[item.text, item.limit] for item in sample])
 
     done = subprocess.run(
         [node, script, folder.parent, job], capture_output=True, text=True, check=True
     )
 
     pad = bundle.tokenizer.pad
-    expected = [[[*one.source], [pad, *one.target]] for one in sample]
+    expected = [[[*item.source], [pad, *item.target]] for item in sample]
     assert json.loads(done.stdout) == expected

@@ -13,9 +13,9 @@ AUTO = (*AUTO, "--set", "batch.micro_tokens=auto", "--set", "model.dropout=0.1")
 
 def train(transduce: Transduce, folder: Path, name: str, *more: str) -> str:
     files = ("--source", folder / "train.src", "--target", folder / "train.rev")
-    said = transduce("train", *files, *AUTO, "--out", folder / name, *more)
-    assert said.code in (0, 130), said.err
-    return said.err
+    result = transduce("train", *files, *AUTO, "--out", folder / name, *more)
+    assert result.code in (0, 130), result.err
+    return result.err
 
 
 def room(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
@@ -48,6 +48,6 @@ def test_a_run_keeps_the_number_it_was_begun_with_and_so_its_bits(
 
 
 def test_any_other_word_is_refused(transduce: Transduce):
-    said = transduce("train", "tiny", "--set", "batch.micro_tokens=most")
+    result = transduce("train", "tiny", "--set", "batch.micro_tokens=most")
 
-    refuses(said, "batch.micro_tokens", 'a whole number or "auto"', "most")
+    refuses(result, "batch.micro_tokens", 'a whole number or "auto"', "most")

@@ -25,13 +25,13 @@ def folder(tmp_path: Path) -> Path:
 def test_a_table_says_which_is_better(folder: Path, transduce: Transduce):
     files = (folder / "poor.en", folder / "good.en")
 
-    said = transduce("compare", "--target", folder / "ref.en", *files, *SAMPLES)
+    result = transduce("compare", "--target", folder / "ref.en", *files, *SAMPLES)
 
-    assert (said.code, said.err) == (0, "")
-    assert [line.split()[0] for line in said.out.split("\n") if line[:1].isalpha()] == [
+    assert (result.code, result.err) == (0, "")
+    assert [line.split()[0] for line in result.out.split("\n") if line[:1].isalpha()] == [
         *("BLEU", "chrF2", "TER")
     ]
-    assert said.out.count("  better\n") == 3
+    assert result.out.count("  better\n") == 3
 
 
 @pytest.mark.parametrize("test", ["bootstrap", "randomization"])
@@ -41,13 +41,13 @@ def test_json_is_one_object_with_the_values_of_evaluate(
     target = ("--target", folder / "ref.en", "--metric", "chrf", "--json")
     files = (folder / "poor.en", folder / "good.en", folder / "poor.en")
 
-    said = transduce("compare", *target, *files, *SAMPLES, "--test", test, "--seed", 3)
+    actual = transduce("compare", *target, *files, *SAMPLES, "--test", test, "--seed", 3)
 
-    found = json.loads(said.out)
-    systems = found["metrics"][0]["systems"]
+    result = json.loads(actual.out)
+    systems = result["metrics"][0]["systems"]
     score = json.loads(transduce("evaluate", "--hypotheses", files[1], *target).out)[0]
-    assert (found["test"], found["samples"], found["seed"]) == (test, 101, 3)
-    assert [one["verdict"] for one in systems] == ["baseline", "better", "unclear"]
+    assert (result["test"], result["samples"], result["seed"]) == (test, 101, 3)
+    assert [system["verdict"] for system in systems] == ["baseline", "better", "unclear"]
     assert systems[1]["value"] == score["value"]
     assert (systems[0]["p"], systems[2]["p"]) == (None, 1.0)
 
@@ -57,10 +57,12 @@ def test_files_of_one_name_are_told_apart_by_their_paths(folder: Path, transduce
     other.parent.mkdir()
     other.write_bytes((folder / "good.en").read_bytes())
 
-    said = transduce("compare", "--target", folder / "ref.en", folder / "good.en", other, *SAMPLES)
+    result = transduce(
+        "compare", "--target", folder / "ref.en", folder / "good.en", other, *SAMPLES
+    )
 
-    assert "  other/good.en  " in said.out
-    assert f"  {folder.name}/good.en  " in said.out
+    assert "  other/good.en  " in result.out
+    assert f"  {folder.name}/good.en  " in result.out
 
 
 def test_mistakes_are_one_line(folder: Path, transduce: Transduce):

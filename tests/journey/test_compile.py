@@ -10,7 +10,7 @@ def test_without_a_gpu_a_run_ends_before_it_begins(transduce: Transduce, tmp_pat
     files = ("--source", tmp_path / "train.src", "--target", tmp_path / "train.rev")
     wanted = ("--set", "train.device=cpu", "--set", "train.compile=true", "--out", tmp_path / "run")
 
-    said = transduce("train", *files, *SMALL, *wanted)
+    result = transduce("train", *files, *SMALL, *wanted)
 
-    refuses(said, "train.compile is for GPUs, and this run has none: leave it out")
+    refuses(result, "train.compile is for GPUs, and this run has none: leave it out")
     assert not (tmp_path / "run").exists()

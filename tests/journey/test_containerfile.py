@@ -61,11 +61,11 @@ def test_the_steps_install_a_server_that_starts_and_stops(
         process = subprocess.Popen(command, stderr=stderr, env=outside(**options), cwd=tmp_path)
     try:
         end = time.monotonic() + 120
-        while not (found := re.search(r"ready at http://localhost:(\d+)/", log.read_text())):
+        while not (result := re.search(r"ready at http://localhost:(\d+)/", log.read_text())):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < end
             time.sleep(0.1)
-        with urllib.request.urlopen(f"http://localhost:{found[1]}/health") as answer:
+        with urllib.request.urlopen(f"http://localhost:{result[1]}/health") as answer:
             assert answer.status == 200
         process.terminate()
         assert process.wait(60) == 0

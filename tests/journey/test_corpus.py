@@ -50,10 +50,10 @@ def source_record(folder: Path, index: int = 0) -> dict[str, object]:
 
 def test_what_is_built_has_no_faults_and_a_record_of_them(transduce: Transduce, folder: Path):
     exclude = ("--exclude", sides(folder, "test"))
-    said = build(transduce, folder, sides(folder, "train"), *NONE_HELD, *exclude)
+    result = build(transduce, folder, sides(folder, "train"), *NONE_HELD, *exclude)
 
     kept = [pair for pair in PAIRS if pair != LEAKED]
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     assert read(folder) == [*kept, ("It is late.", "Es ist spät.")]
     record = source_record(folder)
     dropped = {"empty source": 1, "length ratio": 1, "copy": 1, "duplicate": 1}
@@ -66,9 +66,10 @@ def test_what_is_built_has_no_faults_and_a_record_of_them(transduce: Transduce, 
         for code in ("en", "de")
     }
     assert (
-        "438 pairs, kept (train: 433, validation: 0, test: 0), dropped (empty source: 1" in said.out
+        "438 pairs, kept (train: 433, validation: 0, test: 0), dropped (empty source: 1"
+        in result.out
     )
-    assert said.err == "no licence is recorded: name it by --licence\n"
+    assert result.err == "no licence is recorded: name it by --licence\n"
 
 
 def test_no_sentence_of_a_later_part_is_in_an_earlier_one(transduce: Transduce, folder: Path):
@@ -121,9 +122,9 @@ def test_nearly_equal_pairs_are_dropped_on_request(transduce: Transduce, folder:
     everything = read(folder)
     shutil.rmtree(folder / "out")
 
-    said = build(transduce, folder, sides(folder, "near"), *NONE_HELD, "--near", 0.8)
+    result = build(transduce, folder, sides(folder, "near"), *NONE_HELD, "--near", 0.8)
 
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     assert set(everything) - set(read(folder)) == {near[1], near[2]}
     assert source_record(folder)["dropped"] == {"near duplicate": 2}
 
@@ -145,9 +146,9 @@ def test_sources_have_a_licence_each(transduce: Transduce, folder: Path):
     write_sides(folder, "first", PAIRS[:200])
     files = (sides(folder, "first"), folder / "last.jsonl")
 
-    said = build(transduce, folder, *files, *NONE_HELD, "--licence", "MIT", "--licence", "own")
+    result = build(transduce, folder, *files, *NONE_HELD, "--licence", "MIT", "--licence", "own")
 
-    assert (said.code, said.err) == (0, "")
+    assert (result.code, result.err) == (0, "")
     assert read(folder) == PAIRS
     records = [source_record(folder, index) for index in range(2)]
     assert [record["licence"] for record in records] == ["MIT", "own"]
@@ -183,9 +184,9 @@ def test_a_test_set_is_fetched_by_sacrebleu(
     monkeypatch.setattr(wmt, "get_source_file", lambda pair: str(folder / "clean.en"))
     monkeypatch.setattr(wmt, "get_reference_files", lambda pair: [str(folder / "clean.de")])
 
-    said = get(transduce, folder, "wmt22")
+    result = get(transduce, folder, "wmt22")
 
-    assert said.code == 0
+    assert result.code == 0
     digests = json.loads((folder / "got" / "manifest.json").read_text())
     for code in ("en", "de"):
         data = (folder / f"clean.{code}").read_bytes()

@@ -36,16 +36,16 @@ def test_the_demo_replaces_an_old_one_and_shows_scores_examples_and_what_to_type
     (out / "recipe.toml").write_text('name = "demo"\n')
     (out / "metrics.jsonl").write_text("{}\n")
 
-    said = transduce("demo", "--out", out)
+    result = transduce("demo", "--out", out)
 
-    assert said.code == 0, said.err
-    assert "test, 40 pairs: perplexity" in said.out
-    assert "right in 10 sentences" in said.out
+    assert result.code == 0, result.err
+    assert "test, 40 pairs: perplexity" in result.out
+    assert "right in 10 sentences" in result.out
     assert (out / "metrics.jsonl").read_text() != "{}\n"
     tests = (out / "corpus" / "test.en").read_text().splitlines()
-    assert any(f'echo "{line}" | transduce translate {out}' in said.out for line in tests)
-    assert said.out.count("→") == 6
-    assert "transduce train --source FILE --target FILE" in said.out
-    assert f"report: {out / 'report.html'}" in said.out
+    assert any(f'echo "{line}" | transduce translate {out}' in result.out for line in tests)
+    assert result.out.count("→") == 6
+    assert "transduce train --source FILE --target FILE" in result.out
+    assert f"report: {out / 'report.html'}" in result.out
     page = (out / "report.html").read_text()
     assert "The animal didn't cross the street because it was too tired." in html.unescape(page)

@@ -34,9 +34,9 @@ def words(run: Run, out: Path) -> tuple[object, ...]:
 def student(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A student, trained by the real command. Tests must not write to it."""
     folder = tmp_path_factory.mktemp("student") / "student"
-    said = in_a_process(*words(run, folder), cwd=run.corpus)
-    assert said.returncode == 0, said.stderr.decode()
-    return Run(folder=folder, corpus=run.corpus, said=said)
+    result = in_a_process(*words(run, folder), cwd=run.corpus)
+    assert result.returncode == 0, result.stderr.decode()
+    return Run(folder=folder, corpus=run.corpus, said=result)
 
 
 ROWS = [
@@ -98,7 +98,7 @@ def test_it_learns_from_the_sources_and_what_the_teacher_says_of_them(
 
     assert set(sources) <= set((run.corpus / "train.src").read_text().splitlines())
     assert again.out.splitlines() == targets
-    assert any(one != line[::-1] for line, one in zip(sources, targets, strict=True))
+    assert any(target != line[::-1] for line, target in zip(sources, targets, strict=True))
 
 
 def test_what_is_validated_on_stays_as_people_wrote_it(student: Run):
@@ -118,10 +118,10 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     record.unlink()
     before = text.stat().st_mtime_ns
 
-    said = transduce(*words(run, student.folder))
+    result = transduce(*words(run, student.folder))
 
-    assert said.code == 0, said.err
-    assert "the corpus is translated already" in said.err
+    assert result.code == 0, result.err
+    assert "the corpus is translated already" in result.err
     assert record.is_file()
     assert text.stat().st_mtime_ns == before
 
@@ -131,10 +131,10 @@ def test_a_damaged_translation_is_made_again(run: Run, student: Run, transduce: 
     before = file.read_text()
     file.write_text(before.replace("1", "2"))
 
-    said = transduce(*words(run, student.folder))
+    result = transduce(*words(run, student.folder))
 
-    assert said.code == 0, said.err
-    assert f"{student.folder / 'distilled'} is damaged: translating it again" in said.err
+    assert result.code == 0, result.err
+    assert f"{student.folder / 'distilled'} is damaged: translating it again" in result.err
     assert file.read_text() == before
 
 
@@ -157,10 +157,10 @@ def test_a_killed_translation_goes_on(
         assert transduce(*words(run, student.folder)).code == 130
     assert not text.exists()
 
-    said = transduce(*words(run, student.folder))
+    result = transduce(*words(run, student.folder))
 
-    assert said.code == 0, said.err
-    assert "continuing after 100 lines" in said.err
+    assert result.code == 0, result.err
+    assert "continuing after 100 lines" in result.err
     assert text.read_bytes() == undisturbed
     assert not list(student.folder.glob("*distilled.txt*"))
 
@@ -169,10 +169,10 @@ def test_a_killed_translation_goes_on(
 def test_another_corpus_needs_another_folder(
     run: Run, student: Run, transduce: Transduce, more: tuple[str, ...]
 ):
-    said = transduce(*words(run, student.folder), *more)
+    result = transduce(*words(run, student.folder), *more)
 
-    assert said.code == 2
-    assert "was made by another teacher, with another beam" in said.err
+    assert result.code == 2
+    assert "was made by another teacher, with another beam" in result.err
 
 
 def test_teachers_translate_together_and_references_are_kept(
@@ -215,9 +215,9 @@ def test_teachers_of_another_vocabulary_are_refused(run: Run, tmp_path: Path, tr
 def test_a_folder_of_something_else_is_left_alone(run: Run, tmp_path: Path, transduce: Transduce):
     (tmp_path / "thesis.tex").write_text("years of work")
 
-    said = transduce(*words(run, tmp_path))
+    result = transduce(*words(run, tmp_path))
 
-    refuses(said, "holds other files")
+    refuses(result, "holds other files")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -234,9 +234,9 @@ def test_a_folder_of_something_else_is_left_alone(run: Run, tmp_path: Path, tran
 def test_a_mistake_is_one_line_and_writes_nothing(
     run: Run, tmp_path: Path, transduce: Transduce, more: tuple[str, ...], message: str
 ):
-    said = transduce(*words(run, tmp_path / "new"), *more)
+    result = transduce(*words(run, tmp_path / "new"), *more)
 
-    refuses(said, message)
+    refuses(result, message)
     assert not (tmp_path / "new").exists()
 
 
@@ -246,6 +246,6 @@ def test_languages_must_agree(run: Run, tmp_path: Path, transduce: Transduce):
     bundle.save(tmp_path / "teacher")
     others = ("--set", "languages.source=de", "--set", "languages.target=en")
 
-    said = transduce("distill", tmp_path / "teacher", *words(run, tmp_path / "new")[2:], *others)
+    result = transduce("distill", tmp_path / "teacher", *words(run, tmp_path / "new")[2:], *others)
 
-    refuses(said, "languages.source is 'de'", "'en' to 'de'")
+    refuses(result, "languages.source is 'de'", "'en' to 'de'")

@@ -14,12 +14,12 @@ def broken(*_: object, **__: object) -> None:
 
 
 def test_a_sound_installation_is_told_on_stdout_with_exit_code_0(transduce: Transduce):
-    said = transduce("doctor")
+    result = transduce("doctor")
 
-    assert (said.code, said.err) == (0, ""), said.out
-    assert said.out.isascii()
-    assert said.out.endswith("\nno faults\n")
-    headings = [line for line in said.out.split("\n") if line[:1].isupper()]
+    assert (result.code, result.err) == (0, ""), result.out
+    assert result.out.isascii()
+    assert result.out.endswith("\nno faults\n")
+    headings = [line for line in result.out.split("\n") if line[:1].isupper()]
     assert headings == ["Versions", "Machine", "System", "Self-test"]
 
 
@@ -30,11 +30,11 @@ def test_it_shows_no_path_of_the_machine(transduce: Transduce):
 def test_a_fault_is_exit_code_1_and_a_word(transduce: Transduce, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(step, "train_step", broken)
 
-    said = transduce("doctor")
+    result = transduce("doctor")
 
-    assert (said.code, said.err) == (1, "")
-    assert "  FAULT  a tiny model" in said.out
-    assert said.out.endswith("\n1 fault (see FAULT)\n")
+    assert (result.code, result.err) == (1, "")
+    assert "  FAULT  a tiny model" in result.out
+    assert result.out.endswith("\n1 fault (see FAULT)\n")
 
 
 def test_json_is_one_object_that_counts_its_faults(
@@ -42,11 +42,11 @@ def test_json_is_one_object_that_counts_its_faults(
 ):
     monkeypatch.setattr(step, "train_step", broken)
 
-    said = transduce("doctor", "--json")
+    result = transduce("doctor", "--json")
 
-    told = json.loads(said.out)
+    told = json.loads(result.out)
     last = told["checks"][-1]
-    assert said.code == told["faults"] == 1
+    assert result.code == told["faults"] == 1
     assert (last["heading"], last["name"], last["finding"]["state"]) == (
         *("Self-test", "a tiny model"),
         "FAULT",

@@ -25,11 +25,11 @@ def lines(translated: Transduce) -> list[str]:
 
 
 def test_a_text_keeps_its_white_space_and_placeholders(translated: Transduce, lines: list[str]):
-    said = translated("--format", "text", stdin="  1 2 3\r\n\n\t4 0 {name}  2 1\n\n")
+    result = translated("--format", "text", stdin="  1 2 3\r\n\n\t4 0 {name}  2 1\n\n")
 
-    assert said.code == 0
-    assert said.out == f"  {lines[0]}\r\n\n\t{lines[1]} {{name}}  {lines[2]}\n\n"
-    assert said.err == "engine: torch\n"
+    assert result.code == 0
+    assert result.out == f"  {lines[0]}\r\n\n\t{lines[1]} {{name}}  {lines[2]}\n\n"
+    assert result.err == "engine: torch\n"
 
 
 def test_a_page_keeps_its_tags(translated: Transduce, lines: list[str]):
@@ -37,53 +37,53 @@ def test_a_page_keeps_its_tags(translated: Transduce, lines: list[str]):
         "<!doctype html>\n<p title='x'><b>{0}</b></p><script>1 2 3</script><ul><li>{1}<li>{2}</ul>"
     )
 
-    said = translated("--format", "html", stdin=page.format("1 2\n 3", "4 0", "2 1"))
+    result = translated("--format", "html", stdin=page.format("1 2\n 3", "4 0", "2 1"))
 
-    assert said.out == page.format(*lines)
+    assert result.out == page.format(*lines)
 
 
 def test_subtitles_keep_their_times(translated: Transduce, lines: list[str]):
-    said = translated("--format", "srt", stdin=SRT.format("1 2 3", "4 0"))
+    result = translated("--format", "srt", stdin=SRT.format("1 2 3", "4 0"))
 
-    assert said.out == SRT.format(*lines)
+    assert result.out == SRT.format(*lines)
 
 
 def test_po_is_filled(translated: Transduce, lines: list[str]):
-    said = translated("--format", "po", stdin='#: a.c\nmsgid "1 2 3"\nmsgstr ""\n')
+    result = translated("--format", "po", stdin='#: a.c\nmsgid "1 2 3"\nmsgstr ""\n')
 
-    assert said.out == f'#: a.c\nmsgid "1 2 3"\nmsgstr "{lines[0]}"\n'
+    assert result.out == f'#: a.c\nmsgid "1 2 3"\nmsgstr "{lines[0]}"\n'
 
 
 def test_files_are_read_and_written_whole(translated: Transduce, lines: list[str], tmp_path: Path):
     (tmp_path / "in").write_bytes("\ufeff1 2 3\n4 0".encode())
 
-    said = translated("--format", "text", "-i", tmp_path / "in", "-o", tmp_path / "out")
+    result = translated("--format", "text", "-i", tmp_path / "in", "-o", tmp_path / "out")
 
-    assert said.out == ""
+    assert result.out == ""
     assert (tmp_path / "out").read_bytes() == f"\ufeff{lines[0]}\n{lines[1]}".encode()
 
 
 def test_settings_of_the_search_hold(translated: Transduce):
     asked = ("--max-length", 1, "--beam", 1)
 
-    said = translated("--format", "text", *asked, stdin="1 2 3\n")
+    result = translated("--format", "text", *asked, stdin="1 2 3\n")
 
-    assert said.out == translated(*asked, stdin="1 2 3\n").out
-    assert said.out != translated(stdin="1 2 3\n").out
+    assert result.out == translated(*asked, stdin="1 2 3\n").out
+    assert result.out != translated(stdin="1 2 3\n").out
 
 
 def test_a_glossary_is_reported(translated: Transduce, tmp_path: Path):
     (tmp_path / "terms.tsv").write_text("3\t4\n")
 
-    said = translated("--format", "text", "--glossary", tmp_path / "terms.tsv", stdin="1 2 3\n")
+    result = translated("--format", "text", "--glossary", tmp_path / "terms.tsv", stdin="1 2 3\n")
 
-    assert said.err.endswith("glossary: 1 of 1 terms applied\n")
+    assert result.err.endswith("glossary: 1 of 1 terms applied\n")
 
 
 def test_a_sentence_too_long_is_reported(translated: Transduce):
-    said = translated("--format", "text", "--beam", 1, stdin=f"{'1 2 3 4 ' * 400}\n")
+    result = translated("--format", "text", "--beam", 1, stdin=f"{'1 2 3 4 ' * 400}\n")
 
-    assert "too long, translated in " in said.err
+    assert "too long, translated in " in result.err
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_what_is_for_lines_is_refused(
 
 
 def test_a_broken_file_is_refused_before_the_model_is_loaded(transduce: Transduce):
-    said = transduce("translate", "nowhere", "--format", "srt", stdin=b"hello\n")
+    result = transduce("translate", "nowhere", "--format", "srt", stdin=b"hello\n")
 
-    refuses(said, "stdin, line 1: expected a timing")
+    refuses(result, "stdin, line 1: expected a timing")
 
 
 def test_an_unknown_format_is_refused(translated: Transduce):
@@ -119,6 +119,6 @@ def test_the_ending_of_a_file_is_its_format(
 
 
 def test_a_string_catalog_needs_the_code_of_the_target_language(translated: Transduce):
-    said = translated("--format", "xcstrings", stdin='{"sourceLanguage":"en","strings":{}}')
+    result = translated("--format", "xcstrings", stdin='{"sourceLanguage":"en","strings":{}}')
 
-    refuses(said, "has no languages for --format xcstrings: run `transduce relabel` once")
+    refuses(result, "has no languages for --format xcstrings: run `transduce relabel` once")

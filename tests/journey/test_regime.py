@@ -22,11 +22,11 @@ def test_a_running_mean_stands_for_election(transduce: Transduce, tmp_path: Path
     write_corpus(tmp_path)
     corpus = ("--source", tmp_path / "train.src", "--target", tmp_path / "train.rev")
 
-    said = transduce("train", *corpus, *SMALL, *REGIME, "--out", tmp_path / "run")
+    result = transduce("train", *corpus, *SMALL, *REGIME, "--out", tmp_path / "run")
 
-    assert said.code == 0, said.err
-    assert "the running mean of the weights" in said.err
-    assert "the average of the last 2 checkpoints" in said.err
+    assert result.code == 0, result.err
+    assert "the running mean of the weights" in result.err
+    assert "the average of the last 2 checkpoints" in result.err
     again = transduce("translate", tmp_path / "run", stdin=b"1 2 3\n")
     assert (again.code, again.out.count("\n")) == (0, 1)
 
@@ -35,12 +35,14 @@ def test_a_run_in_bfloat16_says_so_and_writes_float32(transduce: Transduce, tmp_
     write_corpus(tmp_path)
     corpus = ("--source", tmp_path / "train.src", "--target", tmp_path / "train.rev")
     few = ("train.updates=4", "train.validate_every=2", "train.warmup=1", "batch.tokens=60")
-    settings = [word for one in (*few, "train.precision=bfloat16") for word in ("--set", one)]
+    settings = [word for item in (*few, "train.precision=bfloat16") for word in ("--set", item)]
 
-    said = transduce("train", *corpus, *SMALL, *settings, "--out", tmp_path / "run")
+    result = transduce("train", *corpus, *SMALL, *settings, "--out", tmp_path / "run")
 
-    assert said.code == 0, said.err
-    assert bfloat16_units(CPU) or "computing in bfloat16: this CPU has no units for it" in said.err
+    assert result.code == 0, result.err
+    assert (
+        bfloat16_units(CPU) or "computing in bfloat16: this CPU has no units for it" in result.err
+    )
     weights = Bundle.load(tmp_path / "run" / "model").model.state_dict().values()
     assert {weight.dtype for weight in weights} == {torch.float32}
     assert not all(torch.equal(weight, weight.bfloat16().float()) for weight in weights)

@@ -34,10 +34,10 @@ def test_a_model_is_reported_on_with_its_runs_words(
     files = ("--source", run.corpus / "test.src", "--target", run.corpus / "test.rev")
     plain = transduce("evaluate", run.folder / inner, *files)
 
-    said = transduce("evaluate", run.folder / inner, *files, "--report", page)
+    result = transduce("evaluate", run.folder / inner, *files, "--report", page)
 
-    assert (said.code, said.out) == (0, plain.out)
-    assert said.err == f"{plain.err}report: {page}\n"
+    assert (result.code, result.out) == (0, plain.out)
+    assert result.err == f"{plain.err}report: {page}\n"
     html = page.read_text()
     assert "perplexity" in html
     assert "the 481 training pairs of run" in html
@@ -72,21 +72,21 @@ def test_a_model_is_evaluated_by_copies_of_the_program(
 def test_two_systems_stand_side_by_side(folder: Path, transduce: Transduce):
     page = folder / "report.html"
 
-    said = transduce(
+    actual = transduce(
         *("evaluate", "--hypotheses", folder / "good.en", "--against", folder / "poor.en"),
         *("--source", folder / "src.xx", "--target", folder / "ref.en", "--report", page),
         *("--train", folder / "train.en", "--metric", "bleu", "--json"),
     )
 
-    found = json.loads(said.out)
-    assert [one["name"] for one in found["systems"]] == ["good.en", "poor.en"]
-    assert [len(one["scores"]) for one in found["systems"]] == [1, 1]
-    assert found["comparison"]["metrics"][0]["systems"][1]["verdict"] == "better"
-    assert found["training"] == "train.en"
-    rare = {one["times"]: one for one in found["breakdown"]["frequencies"]}
+    result = json.loads(actual.out)
+    assert [system["name"] for system in result["systems"]] == ["good.en", "poor.en"]
+    assert [len(system["scores"]) for system in result["systems"]] == [1, 1]
+    assert result["comparison"]["metrics"][0]["systems"][1]["verdict"] == "better"
+    assert result["training"] == "train.en"
+    rare = {frequency["times"]: frequency for frequency in result["breakdown"]["frequencies"]}
     assert rare["2–4"]["words"] == 3 * 29
     assert rare["2–4"]["recall"] == [(3 * 29 - 1) / (3 * 29), 2 / 3]
-    assert len(found["breakdown"]["gains"]) == 10
+    assert len(result["breakdown"]["gains"]) == 10
     html = page.read_text()
     assert "Largest gains" in html
     assert f"<title>Evaluation of good.en on src.xx, xx → en, {date.today()}</title>" in html
@@ -97,12 +97,12 @@ def test_translations_alone_have_a_report(folder: Path, transduce: Transduce):
     page = folder / "report.html"
     page.write_text("an older one")
 
-    said = transduce(
+    result = transduce(
         *("evaluate", "--hypotheses", folder / "good.en", "--target", folder / "ref.en"),
         *("--report", page),
     )
 
-    assert [line.split()[0] for line in said.out.splitlines()] == [
+    assert [line.split()[0] for line in result.out.splitlines()] == [
         *("BLEU", "chrF2", "TER", "exact")
     ]
     assert page.read_text().startswith("<!doctype html>")
@@ -145,9 +145,9 @@ def test_what_belongs_to_a_report_needs_one(folder: Path, transduce: Transduce):
     files = ("--hypotheses", folder / "good.en", "--target", folder / "ref.en")
 
     for word in ("--against", "--train", "--origins"):
-        said = transduce("evaluate", *files, word, folder / "poor.en")
+        result = transduce("evaluate", *files, word, folder / "poor.en")
 
-        refuses(said, "--report FILE.html")
+        refuses(result, "--report FILE.html")
 
 
 def test_copy_rates_of_given_translations(tmp_path: Path, transduce: Transduce):
@@ -160,9 +160,9 @@ def test_copy_rates_of_given_translations(tmp_path: Path, transduce: Transduce):
         (tmp_path / name).write_text(text)
     files = [part for name in texts for part in (f"--{name}", tmp_path / name)]
 
-    said = transduce("evaluate", *files, "--metric", "copies")
+    result = transduce("evaluate", *files, "--metric", "copies")
 
-    assert said.out.splitlines() == [
+    assert result.out.splitlines() == [
         "copied code 0.00  % of 1 in source and reference",
         "copied number 100.00  % of 1 in source and reference",
         "copied capitals 50.00  % of 2 in source and reference",
@@ -176,9 +176,9 @@ def test_unequal_lines_are_refused_before_a_model_translates(
     files = ("--source", run.corpus / "test.src", "--target", run.corpus / "test.rev")
     against = ("--against", folder / "ref.en")
 
-    said = transduce("evaluate", folder / "gone", *files, *against, "--report", folder / "r.html")
+    result = transduce("evaluate", folder / "gone", *files, *against, "--report", folder / "r.html")
 
-    refuses(said, "ref.en has 29 lines but there are 40 references")
+    refuses(result, "ref.en has 29 lines but there are 40 references")
 
 
 @pytest.mark.parametrize(("name", "tokenizer"), [("ref.ko", "char"), ("ref.zh.txt", "zh")])
@@ -194,4 +194,4 @@ def test_the_language_is_that_of_the_file_or_the_script(
     compared = transduce("compare", *files, folder / name, folder / name, "--samples", 20)
 
     assert scored.out.startswith("BLEU 100.00 ± ")
-    assert all(f"tok:{tokenizer}" in said.out for said in (scored, compared))
+    assert all(f"tok:{tokenizer}" in item.out for item in (scored, compared))

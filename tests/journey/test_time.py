@@ -25,17 +25,17 @@ def test_a_run_of_a_few_seconds(transduce: Transduce, tmp_path: Path):
     assert dry.out.startswith("1h: ")
     assert dry.out.endswith("; nothing was written\n")
 
-    said = transduce("train", "tiny", *files, *settings(), "--time", "8s", "--out", out)
+    result = transduce("train", "tiny", *files, *settings(), "--time", "8s", "--out", out)
 
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     train = load_recipe(out / "recipe.toml").train
     assert train.time == "8s"
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     updates = json.loads((out / "results.json").read_text())["updates"]
     assert lines[-1]["update"] == updates
     assert any("bleu" in line for line in lines)
-    assert "8s: " in said.err
-    assert " on validation, against " in said.err
+    assert "8s: " in result.err
+    assert " on validation, against " in result.err
 
 
 def test_a_run_until_a_bleu(transduce: Transduce, tmp_path: Path):
@@ -45,10 +45,10 @@ def test_a_run_until_a_bleu(transduce: Transduce, tmp_path: Path):
     short = (*SMALL, "--set", "train.updates=900", "--set", "train.schedule=linear")
     rate = ("--set", "train.learning_rate=0.003", "--set", "train.validate_every=10")
 
-    said = transduce("train", "tiny", *files, *short, *rate, "--until", "0.01", "--out", out)
+    result = transduce("train", "tiny", *files, *short, *rate, "--until", "0.01", "--out", out)
 
-    assert said.code == 0, said.err
-    assert "BLEU 0.01 (train.until) is reached: " in said.err
+    assert result.code == 0, result.err
+    assert "BLEU 0.01 (train.until) is reached: " in result.err
     assert load_recipe(out / "recipe.toml").train.until == 0.01
     results = json.loads((out / "results.json").read_text())
     assert results["updates"] < 900
@@ -64,12 +64,12 @@ def test_a_bleu_that_short_validation_text_cannot_have_is_refused(
         (tmp_path / name).write_text("".join(f"word{line}\n" for line in range(60)), "utf-8")
     files = ("--source", tmp_path / "a.src", "--target", tmp_path / "a.trg")
 
-    said = transduce(
+    result = transduce(
         *("train", "tiny", *files, "--set", "data.held_out=5", "--set", "tokenizer.kind=char"),
         *("--until", "20", "--out", tmp_path / "run"),
     )
 
-    assert said.code == 2
-    last = said.err.splitlines()[-1]
+    assert result.code == 2
+    last = result.err.splitlines()[-1]
     assert last.startswith("transduce: train.until 20 cannot be reached: ")
     assert last.endswith("; use train.patience")

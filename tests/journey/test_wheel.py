@@ -75,8 +75,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = shlex.split(os.environ.get("PIP_OPTIONS", ""))
     done = call(sys.executable, *PIP, "wheel", source, "--no-deps", "-w", out, *options, cwd=out)
     assert done.returncode == 0, done.stderr
-    (found,) = out.glob("transduce-*.whl")
-    return found
+    (result,) = out.glob("transduce-*.whl")
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -155,28 +155,28 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path):
 
 
 def test_it_is_not_the_checkout_that_answers(command: Path, nowhere: Path):
-    said = call(
+    result = call(
         command.with_name("python"),
         "-c",
         "import transduce; print(transduce.__file__)",
         cwd=nowhere,
     )
 
-    assert Path(said.stdout.strip()).is_relative_to(command.parents[1])
+    assert Path(result.stdout.strip()).is_relative_to(command.parents[1])
 
 
 def test_help_and_version_are_said(command: Path, nowhere: Path):
-    said = call(command, "--help", cwd=nowhere)
+    result = call(command, "--help", cwd=nowhere)
 
-    assert (said.returncode, said.stderr) == (0, "")
-    assert "transduce translate runs/mine" in said.stdout
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "transduce translate runs/mine" in result.stdout
     assert call(command, "--version", cwd=nowhere).stdout.startswith("transduce ")
 
 
 def test_nothing_is_at_fault(command: Path, nowhere: Path):
-    said = call(command, "doctor", cwd=nowhere)
+    result = call(command, "doctor", cwd=nowhere)
 
-    assert said.returncode == 0, said.stdout
+    assert result.returncode == 0, result.stdout
 
 
 def test_a_corpus_elsewhere_is_learned_and_translated(command: Path, nowhere: Path, corpus: Path):
@@ -186,13 +186,13 @@ def test_a_corpus_elsewhere_is_learned_and_translated(command: Path, nowhere: Pa
         settings += ["tokenizer.vocab_size=40"]
     words = [word for setting in settings for word in ("--set", setting)]
 
-    said = call(command, "train", "multi30k", *words, cwd=nowhere)
-    assert said.returncode == 0, said.stderr
+    actual = call(command, "train", "multi30k", *words, cwd=nowhere)
+    assert actual.returncode == 0, actual.stderr
     (nowhere / "in.txt").write_text("a b c\n")
-    found = call(command, "translate", "runs/multi30k", "-i", "in.txt", cwd=nowhere)
+    result = call(command, "translate", "runs/multi30k", "-i", "in.txt", cwd=nowhere)
 
-    assert said.stdout.endswith("model: runs/multi30k/model\n")
-    assert (found.returncode, found.stdout.count("\n")) == (0, 1)
+    assert actual.stdout.endswith("model: runs/multi30k/model\n")
+    assert (result.returncode, result.stdout.count("\n")) == (0, 1)
 
 
 def test_a_runtime_has_no_torch_and_serves_clients(runtime: Path, nowhere: Path, run: Run):
@@ -223,13 +223,13 @@ def test_a_runtime_has_no_torch_and_serves_clients(runtime: Path, nowhere: Path,
         [str(runtime), "serve", str(model), "--port", "8765"], cwd=nowhere, env=outside(), stderr=-1
     )
     try:
-        said = call(python, "-c", CLIENTS, "http://127.0.0.1:8765", cwd=nowhere)
+        result = call(python, "-c", CLIENTS, "http://127.0.0.1:8765", cwd=nowhere)
     finally:
         server.terminate()
         server.communicate()
-    assert said.returncode == 0, said.stderr
+    assert result.returncode == 0, result.stderr
     translated = call(runtime, "translate", model, "-i", "in.txt", cwd=nowhere).stdout.strip()
-    assert said.stdout.split("\n")[:2] == [translated, translated]
+    assert result.stdout.split("\n")[:2] == [translated, translated]
 
 
 def test_the_demo_begins_to_learn(command: Path, nowhere: Path):

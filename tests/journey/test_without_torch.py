@@ -75,20 +75,22 @@ def test_every_command_of_a_runtime_prints_what_it_does_with_torch(
     (ours := tmp_path / "ours").mkdir()
     (theirs := tmp_path / "theirs").mkdir()
 
-    found = without_torch(command_lines(run, ours), tmp_path)
+    result = without_torch(command_lines(run, ours), tmp_path)
 
-    assert [(name, code) for name, code, _, _ in found if code] == [], found
-    for argv, (_, _, out, err) in zip(command_lines(run, theirs), found, strict=True):
-        said = transduce(*argv)
+    assert [(name, code) for name, code, _, _ in result if code] == [], result
+    for argv, (_, _, out, err) in zip(command_lines(run, theirs), result, strict=True):
+        actual = transduce(*argv)
         if argv[0] in ("score", "alternatives", "evaluate"):
-            numbers = [text.replace(",", " ").replace(":", " ").split() for text in (out, said.out)]
-            for one, other in zip(*numbers, strict=True):
+            numbers = [
+                text.replace(",", " ").replace(":", " ").split() for text in (out, actual.out)
+            ]
+            for number, other in zip(*numbers, strict=True):
                 with contextlib.suppress(ValueError):
-                    assert float(one) == pytest.approx(float(other), abs=2e-3)
+                    assert float(number) == pytest.approx(float(other), abs=2e-3)
                     continue
-                assert one == other
+                assert number == other
         elif argv[0] == "translate" and "--json" not in argv:
-            assert out == said.out
+            assert out == actual.out
         elif argv[0] == "export":
             assert "identical" in err
         elif argv[0] == "doctor":
@@ -116,10 +118,10 @@ def test_what_needs_torch_says_so_in_one_line(run: Run, tmp_path: Path):
     }
     sampled = ["translate", model, "-i", "in.txt", "--sample"]
 
-    *found, (_, code, _, err) = without_torch([*lines.values(), sampled], tmp_path)
+    *result, (_, code, _, err) = without_torch([*lines.values(), sampled], tmp_path)
 
     hint = "pip install 'transduce[train]'"
-    for feature, (_, code_, out, err_) in zip(lines, found, strict=True):
+    for feature, (_, code_, out, err_) in zip(lines, result, strict=True):
         assert (code_, out, err_) == (2, "", f"transduce: {feature} needs PyTorch: {hint}\n")
     assert (code, err.count("\n")) == (2, 1)
     assert "numpy does not support sampling; install PyTorch" in err

@@ -190,19 +190,19 @@ def notices(mutation: Mutation) -> bool:
         check = f"import transduce; assert transduce.__file__.startswith({folder!r})"
         env = os.environ | {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         subprocess.run([sys.executable, "-c", check], check=True, env=env, cwd=ROOT)
-        said = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", mutation.test],
             cwd=ROOT,
             env=env,
             capture_output=True,
             check=False,
         )
-    return said.returncode == 1  # tests ran, and some failed
+    return result.returncode == 1  # tests ran, and some failed
 
 
 def main(wanted: list[str]) -> int:
     """Try all mutations, or those whose claim begins with one of these words."""
-    some = [one for one in MUTATIONS if not wanted or one.claim.startswith(tuple(wanted))]
+    some = [item for item in MUTATIONS if not wanted or item.claim.startswith(tuple(wanted))]
     missed = 0
     for mutation in some:
         red = notices(mutation)

@@ -47,7 +47,7 @@ def test_heads_attend_apart_and_stand_side_by_side_before_the_output():
     heads: list[Tensor] = []
     for head in range(3):
         narrow, wide = slice(5 * head, 5 * head + 5), slice(7 * head, 7 * head + 7)
-        queries, keys = (x @ one.weight[narrow].T for one in (attention.query, attention.key))
+        queries, keys = (x @ item.weight[narrow].T for item in (attention.query, attention.key))
         shares = (queries @ keys.mT / math.sqrt(5)).softmax(-1)
         heads.append(shares @ (x @ attention.value.weight[wide].T))
     torch.testing.assert_close(y, torch.cat(heads, dim=-1) @ attention.out.weight.T)

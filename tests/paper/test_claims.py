@@ -104,9 +104,9 @@ def test_every_test_that_a_claim_names_exists(test: str):
 
 
 def test_every_line_that_a_mutation_breaks_is_there_once():
-    found = runpy.run_path(str(ROOT / "tests" / "paper" / "mutations.py"))["MUTATIONS"]
+    result = runpy.run_path(str(ROOT / "tests" / "paper" / "mutations.py"))["MUTATIONS"]
 
-    for mutation in found:
+    for mutation in result:
         text = (ROOT / "src" / "transduce" / mutation.file).read_text(encoding="utf-8")
         assert text.count(mutation.old) == 1, mutation.claim
         assert f"def {mutation.test.rpartition('::')[2]}(" in (
@@ -132,18 +132,18 @@ def test_the_softmax_is_taken_over_the_keys_of_each_query():
 
 
 def test_unscaled_products_have_variance_d_k():
-    found = measure_scaling((5, 67), queries=2048)
+    result = measure_scaling((5, 67), queries=2048)
 
-    for row in found.of(scaled=False):
+    for row in result.of(scaled=False):
         assert row.variance == pytest.approx(row.d_k, rel=0.1)
-    for row in found.of(scaled=True):
+    for row in result.of(scaled=True):
         assert row.variance == pytest.approx(1, rel=0.1)
 
 
 def test_unscaled_products_leave_the_softmax_hardly_a_gradient():
-    found = measure_scaling((17, 257), queries=512)
+    result = measure_scaling((17, 257), queries=512)
 
-    (narrow, wide), (_, scaled) = found.of(scaled=False), found.of(scaled=True)
+    (narrow, wide), (_, scaled) = result.of(scaled=False), result.of(scaled=True)
     assert wide.gradient < narrow.gradient / 2
     assert wide.median_gradient < narrow.median_gradient / 10 < scaled.median_gradient
     assert scaled.one_key == 0.0 < wide.one_key
@@ -167,11 +167,11 @@ def test_the_models_own_products_have_variance_1_whatever_d_k(d_k: int):
 
 
 def test_eight_heads_cost_what_one_of_full_width_costs():
-    found = measure_heads((1, 8), d_model=64, length=11, seeds=0, updates=0, repeats=1)
+    result = measure_heads((1, 8), d_model=64, length=11, seeds=0, updates=0, repeats=1)
 
-    one, eight = found.costs
-    assert one.operations == eight.operations == 4 * 2 * 11 * 64 * 64 + 2 * 2 * 11 * 11 * 64
-    assert one.parameters == eight.parameters == 4 * 64 * 64
+    single, eight = result.costs
+    assert single.operations == eight.operations == 4 * 2 * 11 * 64 * 64 + 2 * 2 * 11 * 11 * 64
+    assert single.parameters == eight.parameters == 4 * 64 * 64
 
 
 def test_what_the_encoder_says_is_as_wide_as_what_it_read(tiny: Transformer):
@@ -185,8 +185,8 @@ def test_mixing_costs_n_squared_times_d(length: int, width: int):
     """Of all operations those that the projections, n d², do not explain."""
 
     def mixing(length: int, width: int) -> int:
-        found = measure_heads((1,), d_model=width, length=length, seeds=0, updates=0, repeats=1)
-        return found.costs[0].operations - 4 * 2 * length * width * width
+        result = measure_heads((1,), d_model=width, length=length, seeds=0, updates=0, repeats=1)
+        return result.costs[0].operations - 4 * 2 * length * width * width
 
     times = (length / 11) ** 2 * (width / 16)
     assert mixing(length, width) == times * mixing(11, 16)
@@ -196,9 +196,9 @@ def test_no_two_feed_forward_layers_share_a_matrix(tiny: Transformer):
     """The error: "all feed-forward layers share the same matrix"."""
     layers = [*tiny.encoder, *tiny.decoder]
     matrices = [
-        one.weight
+        item.weight
         for layer in layers
-        for one in (layer.feed_forward.inner, layer.feed_forward.outer)
+        for item in (layer.feed_forward.inner, layer.feed_forward.outer)
     ]
 
     assert len({matrix.untyped_storage().data_ptr() for matrix in matrices}) == 2 * len(layers)

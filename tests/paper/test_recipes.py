@@ -18,12 +18,17 @@ MODELS = ("wmt14-base-de", "wmt14-base-fr", "wmt14-big-de", "wmt14-big-fr")
 def test_the_regime_is_the_papers(name: str):
     big, recipe = "big" in name, load_recipe(name)
 
-    said = replace(
+    result = replace(
         TrainConfig(), updates=300_000 if big else 100_000, average_checkpoints=20 if big else 5
     )
-    assert replace(recipe.train, validate_every=said.validate_every) == said
-    assert (said.warmup, said.label_smoothing, said.optimizer) == (4_000, 0.1, "adam")
-    assert (said.beta1, said.beta2, said.epsilon, said.learning_rate) == (0.9, 0.98, 1e-9, 1.0)
+    assert replace(recipe.train, validate_every=result.validate_every) == result
+    assert (result.warmup, result.label_smoothing, result.optimizer) == (4_000, 0.1, "adam")
+    assert (result.beta1, result.beta2, result.epsilon, result.learning_rate) == (
+        0.9,
+        0.98,
+        1e-9,
+        1.0,
+    )
     assert recipe.batch.tokens == 25_000
 
 

@@ -133,17 +133,19 @@ def test_a_section_that_is_no_table_is_explained(tmp_path: Path):
 
 
 def test_differences_are_named_key_by_key():
-    found = differences(load_recipe("tiny"), load_recipe("tiny", ["train.seed=2", "search.beam=1"]))
+    result = differences(
+        load_recipe("tiny"), load_recipe("tiny", ["train.seed=2", "search.beam=1"])
+    )
 
-    assert list(found) == ["train.seed", "search.beam"]
+    assert list(result) == ["train.seed", "search.beam"]
 
 
 def test_no_positions_are_refused_with_the_reason():
-    said = (
+    result = (
         "model.positions: without positions the model would be a bag of words; "
         'choose one of "sinusoid", "learned"'
     )
-    with pytest.raises(ValueError, match=f"^{said}$"):
+    with pytest.raises(ValueError, match=f"^{result}$"):
         load_recipe("base", ["model.positions=none"])
 
 

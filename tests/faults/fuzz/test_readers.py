@@ -57,10 +57,10 @@ def tame(read: Callable[[], object]) -> None:
     try:
         read()
     except (ValueError, OSError) as error:
-        said = str(error)
-        assert said
-        assert "\n" not in said, said
-        assert len(said) < 2000, said
+        result = str(error)
+        assert result
+        assert "\n" not in result, result
+        assert len(result) < 2000, result
 
 
 @quick
@@ -226,8 +226,8 @@ TENSORS = st.dictionaries(
 @given(TENSORS, st.integers(0, 64))
 def test_tensors(tmp_path_factory: pytest.TempPathFactory, header: object, size: int):
     file = tmp_path_factory.mktemp("tensors") / "a.safetensors"
-    said = json.dumps(header).encode()
-    file.write_bytes(struct.pack("<Q", len(said)) + said + bytes(size))
+    result = json.dumps(header).encode()
+    file.write_bytes(struct.pack("<Q", len(result)) + result + bytes(size))
 
     tame(lambda: read_tensors(file))
 

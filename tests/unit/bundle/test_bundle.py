@@ -130,7 +130,7 @@ def test_the_card_tells_people_what_it_is(saved: Path):
     card = (saved / "README.md").read_text(encoding="utf-8")
 
     parameters = sum(tensor.numel() for tensor in load_file(saved / FILES[1]).values())
-    for said in (
+    for result in (
         "# English → German",
         f"{parameters:,} parameters",
         r"| BLEU nrefs:1\|case:mixed | 12.35 |",
@@ -138,7 +138,7 @@ def test_the_card_tells_people_what_it_is(saved: Path):
         "0123abc",
         'name = "small"',
     ):
-        assert said in card
+        assert result in card
 
 
 def test_an_edited_card_is_no_damage(saved: Path):
@@ -412,7 +412,7 @@ def test_a_device_that_is_not_there_is_named(saved: Path):
 
 
 def test_the_average_is_the_mean_in_the_stored_precision():
-    states = [{"a": torch.tensor([one, 2.0 * one])} for one in (1.0, 2.0, 6.0)]
+    states = [{"a": torch.tensor([item, 2.0 * item])} for item in (1.0, 2.0, 6.0)]
 
     mean = average_weights(states)
 
@@ -422,7 +422,7 @@ def test_the_average_is_the_mean_in_the_stored_precision():
 
 
 def test_the_average_is_summed_in_double_precision():
-    states = [{"a": torch.tensor([one])} for one in (2.0**24, 1.0, 1.0, -(2.0**24))]
+    states = [{"a": torch.tensor([item])} for item in (2.0**24, 1.0, 1.0, -(2.0**24))]
 
     assert average_weights(states)["a"].tolist() == [0.5]
 

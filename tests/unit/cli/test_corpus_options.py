@@ -35,15 +35,15 @@ def test_a_dry_run_says_what_training_takes(tmp_path: Path, transduce: Transduce
     settings += ["--set", "tokenizer.vocab_size=100"]
     files = ("--source", train[0], "--target", train[1], "--validation", *held)
 
-    said = transduce("train", *files, *settings, "--dry-run", "--out", tmp_path / "run")
+    result = transduce("train", *files, *settings, "--dry-run", "--out", tmp_path / "run")
 
-    assert said.code == 0, said.err
-    assert said.out.startswith("training would take ")
-    assert said.out.endswith("nothing was written\n")
-    assert " GB of memory" in said.out
-    assert "60 pairs: 1+1 layers of width 16" in said.err
-    assert "300 updates, about " in said.err
-    assert " parameters, on cpu" in said.err
+    assert result.code == 0, result.err
+    assert result.out.startswith("training would take ")
+    assert result.out.endswith("nothing was written\n")
+    assert " GB of memory" in result.out
+    assert "60 pairs: 1+1 layers of width 16" in result.err
+    assert "300 updates, about " in result.err
+    assert " parameters, on cpu" in result.err
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -73,21 +73,21 @@ def test_a_package_too_old_is_a_fault_with_the_command_that_mends_it(
 ):
     versions("torch", "2.7.1+cpu")
 
-    found = finding("torch")
+    result = finding("torch")
 
-    assert found.state == "FAULT"
-    assert found.text == "2.7.1+cpu is too old (at least 2.8)"
-    assert found.advice == 'python -m pip install "torch>=2.8"'
+    assert result.state == "FAULT"
+    assert result.text == "2.7.1+cpu is too old (at least 2.8)"
+    assert result.advice == 'python -m pip install "torch>=2.8"'
 
 
 def test_a_broken_self_test_is_a_fault_told_in_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(step, "train_step", broken)
 
-    found = finding("a tiny model")
+    result = finding("a tiny model")
 
-    assert found.state == "FAULT"
-    assert found.text == "failed: OSError: a library is damaged"
-    assert found.advice
+    assert result.state == "FAULT"
+    assert result.text == "failed: OSError: a library is damaged"
+    assert result.advice
 
 
 def test_a_loss_that_is_no_number_is_a_fault(monkeypatch: pytest.MonkeyPatch):
@@ -134,10 +134,10 @@ def test_without_an_installation_the_minimums_are_unknown(monkeypatch: pytest.Mo
     quick(monkeypatch)
     monkeypatch.setattr(doctor.metadata, "metadata", broken)
 
-    found = finding("requirements")
+    result = finding("requirements")
 
-    assert found.state == "FAULT"
-    assert "pip install ." in found.advice
+    assert result.state == "FAULT"
+    assert "pip install ." in result.advice
 
 
 def test_a_full_disk_is_a_fault(monkeypatch: pytest.MonkeyPatch):
@@ -149,10 +149,10 @@ def test_a_full_disk_is_a_fault(monkeypatch: pytest.MonkeyPatch):
 def test_a_locale_that_is_not_utf_8_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor.locale, "getpreferredencoding", lambda _: "ISO-8859-1")
 
-    found = doctor._encoding()
+    result = doctor._encoding()
 
-    assert found.state == "note"
-    assert "LC_ALL=C.UTF-8" in found.advice
+    assert result.state == "note"
+    assert "LC_ALL=C.UTF-8" in result.advice
 
 
 def test_more_threads_than_cores_are_told(monkeypatch: pytest.MonkeyPatch):
@@ -229,6 +229,6 @@ def test_what_torch_warns_of_is_told(monkeypatch: pytest.MonkeyPatch):
     quick(monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", unable)
 
-    found = finding("CUDA devices")
+    result = finding("CUDA devices")
 
-    assert (found.state, found.advice) == ("note", "warning: the driver is too old")
+    assert (result.state, result.advice) == ("note", "warning: the driver is too old")

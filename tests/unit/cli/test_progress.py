@@ -36,11 +36,11 @@ def test_a_validation_without_translations_shows_no_bleu():
 
 
 def test_progress_is_one_line_with_what_one_wants_to_know():
-    said = (
+    result = (
         "update 20 of 1,000, loss 3.142, 5,322 tokens/s, learning rate 1.23e-03, 12 min 34 s left"
     )
 
-    assert describe(PROGRESS) == said
+    assert describe(PROGRESS) == result
 
 
 def test_of_several_processes_the_speed_of_each_is_said_too():

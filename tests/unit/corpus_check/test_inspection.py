@@ -42,12 +42,12 @@ def findings(
 ) -> tuple[Finding, ...]:
     codes = ["languages.source=en", "languages.target=de"]
     recipe = load_recipe("tiny", [*codes, *settings])
-    found = inspect_corpus(recipe, lambda: numbered(train), validation=validation, test=test)
-    return found.report.findings
+    result = inspect_corpus(recipe, lambda: numbered(train), validation=validation, test=test)
+    return result.report.findings
 
 
 def of_kind(found: Iterable[Finding], kind: FindingKind, part: str = "training") -> Finding:
-    return next(one for one in found if (one.kind, one.part) == (kind, part))
+    return next(item for item in found if (item.kind, item.part) == (kind, part))
 
 
 def exchanged(pairs: Iterable[Pair]) -> list[Pair]:
@@ -85,34 +85,34 @@ def test_an_empty_corpus_has_none_either():
 def test_pairs_with_their_sides_swapped_are_found():
     train = [*TRAIN[:50], *exchanged(TRAIN[50:73]), *TRAIN[73:]]
 
-    (found,) = findings(train)
+    (result,) = findings(train)
 
-    assert (found.kind, found.count, found.of, found.severe) == ("swapped", 23, 433, False)
-    assert [example.line for example in found.examples] == [51, 52, 53]
-    assert found.examples[0].source == TRAIN[50].target
+    assert (result.kind, result.count, result.of, result.severe) == ("swapped", 23, 433, False)
+    assert [example.line for example in result.examples] == [51, 52, 53]
+    assert result.examples[0].source == TRAIN[50].target
 
 
 def test_a_validation_set_the_other_way_round_is_found_loudly():
-    found = of_kind(findings(TRAIN, validation=exchanged(HELD)), "swapped", "validation")
+    result = of_kind(findings(TRAIN, validation=exchanged(HELD)), "swapped", "validation")
 
-    assert found.count > 60
-    assert found.severe
-    assert "exchange the two files of data.validation" in str(found)
+    assert result.count > 60
+    assert result.severe
+    assert "exchange the two files of data.validation" in str(result)
 
 
 def test_exchanged_files_are_known_by_their_languages():
-    (found,) = findings(exchanged(TRAIN))
+    (result,) = findings(exchanged(TRAIN))
 
-    assert (found.kind, found.count, found.severe) == ("language", 433, True)
-    assert "the source looks like de, not en and the target looks like en, not de" in str(found)
-    assert "exchange the two files" in found.advice
+    assert (result.kind, result.count, result.severe) == ("language", 433, True)
+    assert "the source looks like de, not en and the target looks like en, not de" in str(result)
+    assert "exchange the two files" in result.advice
 
 
 def test_two_other_languages_are_not_called_exchanged():
-    (found,) = findings(TRAIN, "languages.source=fr", "languages.target=es")
+    (result,) = findings(TRAIN, "languages.source=fr", "languages.target=es")
 
-    assert (found.kind, found.count) == ("language", 433)
-    assert "correct languages.* or the files" in found.advice
+    assert (result.kind, result.count) == ("language", 433)
+    assert "correct languages.* or the files" in result.advice
 
 
 def test_languages_nobody_knows_are_believed():
@@ -129,80 +129,80 @@ def test_lengths_that_tell_nothing_shift_nothing():
     draw = random.Random(5)
     train = [Pair("a" * draw.randint(20, 40), "b" * draw.randint(20, 40)) for _ in range(3000)]
 
-    assert not [one for one in findings(train) if one.kind == "shifted"]
+    assert not [finding for finding in findings(train) if finding.kind == "shifted"]
 
 
 def test_a_missing_line_is_seen_by_the_lengths_that_follow():
     sources, targets = zip(*TRAIN, strict=True)
     train = [*TRAIN[:200], *map(Pair, sources[200:-1], targets[201:])]
 
-    found = of_kind(findings(train), "shifted")
+    result = of_kind(findings(train), "shifted")
 
-    assert found.examples[0].line == 201
-    assert found.severe
+    assert result.examples[0].line == 201
+    assert result.severe
 
 
 def test_copies_are_found():
     train = [*TRAIN, *(Pair(pair.source, f"{pair.source} ") for pair in HELD[:5])]
 
-    (found,) = findings(train)
+    (result,) = findings(train)
 
-    assert (found.kind, found.count, found.examples[0].line) == ("copy", 5, 434)
+    assert (result.kind, result.count, result.examples[0].line) == ("copy", 5, 434)
 
 
 def test_duplicates_are_counted_without_the_first():
-    (found,) = findings([*TRAIN, TRAIN[3], TRAIN[3], TRAIN[8]])
+    (result,) = findings([*TRAIN, TRAIN[3], TRAIN[3], TRAIN[8]])
 
-    assert (found.kind, found.count, found.severe) == ("duplicate", 3, False)
-    assert [example.line for example in found.examples] == [434, 435, 436]
+    assert (result.kind, result.count, result.severe) == ("duplicate", 3, False)
+    assert [example.line for example in result.examples] == [434, 435, 436]
 
 
 def test_a_swapped_pair_is_a_duplicate_of_itself_the_right_way_round():
-    found = findings([*TRAIN, *exchanged(TRAIN[3:4])])
+    result = findings([*TRAIN, *exchanged(TRAIN[3:4])])
 
-    assert [(one.kind, one.count) for one in found] == [("swapped", 1), ("duplicate", 1)]
+    assert [(item.kind, item.count) for item in result] == [("swapped", 1), ("duplicate", 1)]
 
 
 def test_a_source_with_several_targets_is_no_duplicate():
     other = Pair(TRAIN[3].source, HELD[0].target)
 
-    (found,) = findings([*TRAIN, other])
+    (result,) = findings([*TRAIN, other])
 
-    assert (found.kind, found.count, found.examples[0].line) == ("several targets", 1, 4)
+    assert (result.kind, result.count, result.examples[0].line) == ("several targets", 1, 4)
 
 
 def test_leaked_pairs_are_found_whatever_their_case_and_punctuation():
     leaked = Pair(TRAIN[7].source.upper(), f"  {TRAIN[7].target} !")
 
-    (found,) = findings(TRAIN, test=[*HELD, leaked])
+    (result,) = findings(TRAIN, test=[*HELD, leaked])
 
-    assert (found.kind, found.part, found.count) == ("leaked pair", "test", 1)
-    assert found.examples == (PairExample(len(HELD) + 1, *leaked),)
+    assert (result.kind, result.part, result.count) == ("leaked pair", "test", 1)
+    assert result.examples == (PairExample(len(HELD) + 1, *leaked),)
 
 
 def test_leaked_sources_are_told_from_leaked_pairs():
     leaked = Pair(TRAIN[7].source, HELD[0].target)
 
-    (found,) = findings(TRAIN, validation=[*HELD, leaked])
+    (result,) = findings(TRAIN, validation=[*HELD, leaked])
 
-    assert (found.kind, found.part, found.count) == ("leaked source", "validation", 1)
+    assert (result.kind, result.part, result.count) == ("leaked source", "validation", 1)
 
 
 def test_marks_of_a_script_are_no_punctuation():
     """Hindi vowel signs are no letters to Python, and yet they tell words apart."""
     train = [*TRAIN, Pair("कि", "dass")]
 
-    found = findings(train, validation=[Pair("का", "das")])
+    result = findings(train, validation=[Pair("का", "das")])
 
-    assert not [one for one in found if one.kind.startswith("leaked")]
+    assert not [item for item in result if item.kind.startswith("leaked")]
 
 
 def test_odd_lengths_are_those_far_from_the_corpus_own():
     train = [*TRAIN, Pair("Yes.", TRAIN[0].target * 2), Pair(TRAIN[1].source * 3, "@@")]
 
-    (found,) = findings(train)
+    (result,) = findings(train)
 
-    assert (found.kind, found.count) == ("length ratio", 2)
+    assert (result.kind, result.count) == ("length ratio", 2)
 
 
 def test_a_ratio_that_is_usual_is_not_odd():
@@ -219,15 +219,15 @@ def test_what_training_drops_for_its_length_is_odd_too():
 
 @pytest.mark.parametrize("pair", [Pair("", "Ein Hund. " * 9), Pair("A dog.", " \t"), Pair("", "")])
 def test_an_empty_side_is_that_and_nothing_else(pair: Pair):
-    (found,) = findings([*TRAIN, pair])
+    (result,) = findings([*TRAIN, pair])
 
-    assert (found.kind, found.count, found.examples[0].line) == ("empty", 1, 434)
+    assert (result.kind, result.count, result.examples[0].line) == ("empty", 1, 434)
 
 
 def test_nothing_leaks_from_an_empty_line():
-    found = findings([*TRAIN, Pair("", "")], test=[*HELD, Pair("", "")])
+    result = findings([*TRAIN, Pair("", "")], test=[*HELD, Pair("", "")])
 
-    assert [(one.part, one.kind) for one in found] == [("training", "empty"), ("test", "empty")]
+    assert [(item.part, item.kind) for item in result] == [("training", "empty"), ("test", "empty")]
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,10 @@ def test_nothing_leaks_from_an_empty_line():
     ],
 )
 def test_damaged_text_is_found_by_kind(kind: FindingKind, text: str):
-    found = findings([*TRAIN, Pair("A dog.", text)])
+    result = findings([*TRAIN, Pair("A dog.", text)])
 
-    assert [(one.kind, one.count) for one in found] == [(kind, 1)]
-    assert found[0].examples[0].line == 434
+    assert [(item.kind, item.count) for item in result] == [(kind, 1)]
+    assert result[0].examples[0].line == 434
 
 
 @pytest.mark.parametrize(
@@ -260,16 +260,18 @@ def test_a_source_in_a_script_of_its_own_is_as_it_should_be():
     train = [Pair(f"{pair.source} собака видит дом", pair.target) for pair in TRAIN]
 
     assert Script([f"собака видит дом, {n}" for n in range(9)]).name == "Cyrillic"
-    assert not [one for one in findings(train, "languages.source=mk") if one.kind == "script"]
+    assert not [
+        finding for finding in findings(train, "languages.source=mk") if finding.kind == "script"
+    ]
 
 
 def test_a_swapped_pair_is_not_also_in_a_wrong_script():
     train = [Pair(pair.source, "собака видит дом и " * (1 + n % 3)) for n, pair in enumerate(TRAIN)]
 
-    found = findings([*train[9:], *exchanged(train[:9])], "languages.target=ru")
+    result = findings([*train[9:], *exchanged(train[:9])], "languages.target=ru")
 
-    assert of_kind(found, "swapped").count == 9
-    assert not [one for one in found if one.kind == "script"]
+    assert of_kind(result, "swapped").count == 9
+    assert not [item for item in result if item.kind == "script"]
 
 
 def test_a_wrong_script_is_a_wrong_language():
@@ -346,16 +348,18 @@ def test_the_usual_is_learned_from_all_of_a_long_corpus(monkeypatch: pytest.Monk
 
 
 def test_a_corpus_of_one_length_is_not_shifted():
-    assert not [one for one in findings([Pair("a b", "c d")] * 70) if one.kind == "shifted"]
+    assert not [
+        finding for finding in findings([Pair("a b", "c d")] * 70) if finding.kind == "shifted"
+    ]
 
 
 def test_marks_are_of_the_pairs_they_are_about():
     recipe = load_recipe("tiny")
 
-    found = inspect_corpus(recipe, lambda: numbered([*TRAIN, TRAIN[2]]), validation=[TRAIN[5]])
+    result = inspect_corpus(recipe, lambda: numbered([*TRAIN, TRAIN[2]]), validation=[TRAIN[5]])
 
-    assert np.flatnonzero(found.marks["duplicate"]).tolist() == [433]
-    assert np.flatnonzero(found.marks["leaked source"]).tolist() == [5]
+    assert np.flatnonzero(result.marks["duplicate"]).tolist() == [433]
+    assert np.flatnonzero(result.marks["leaked source"]).tolist() == [5]
 
 
 def test_a_finding_is_one_line_with_its_count_and_an_example():
@@ -399,10 +403,10 @@ def test_clean_text_survives_being_cut(tokenizer: Tokenizer):
 def test_characters_that_no_piece_holds_are_counted(tokenizer: Tokenizer):
     pairs = [*HELD, Pair("A dog.", "Ein ½ Hund.")]
 
-    (found,) = probe_vocabulary(tokenizer, pairs, part="test", max_pieces=256).findings
+    (result,) = probe_vocabulary(tokenizer, pairs, part="test", max_pieces=256).findings
 
-    assert (found.kind, found.count, found.examples[0].line) == ("unknown piece", 1, len(pairs))
-    assert found.advice.startswith("1 of ")
+    assert (result.kind, result.count, result.examples[0].line) == ("unknown piece", 1, len(pairs))
+    assert result.advice.startswith("1 of ")
 
 
 def test_text_that_does_not_come_back_is_found(
@@ -410,19 +414,19 @@ def test_text_that_does_not_come_back_is_found(
 ):
     monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "something else")
 
-    (found,) = probe_vocabulary(tokenizer, HELD[:3], part="test", max_pieces=256).findings
+    (result,) = probe_vocabulary(tokenizer, HELD[:3], part="test", max_pieces=256).findings
 
-    assert (found.kind, found.count) == ("round trip", 3)
+    assert (result.kind, result.count) == ("round trip", 3)
 
 
 def test_over_long_pairs_are_counted_where_they_stand(tokenizer: Tokenizer):
     pairs = [Pair("the dog", "der Hund"), Pair("the dog", "der Hund " * 30)]
 
-    (found,) = probe_vocabulary(
+    (result,) = probe_vocabulary(
         tokenizer, pairs, part="training", max_pieces=29, lines=[5, 9]
     ).findings
 
-    assert (found.kind, found.count, found.examples[0].line) == ("over-long", 1, 9)
+    assert (result.kind, result.count, result.examples[0].line) == ("over-long", 1, 9)
 
 
 def in_blocks(
@@ -442,11 +446,11 @@ def in_blocks(
 
 
 def test_of_a_large_corpus_blocks_spread_over_it_are_looked_at(monkeypatch: pytest.MonkeyPatch):
-    found = in_blocks(monkeypatch, TRAIN[:100], most=31)
+    result = in_blocks(monkeypatch, TRAIN[:100], most=31)
 
     tens = [line for first in (1, 41, 81) for line in range(first, first + 10)]
-    assert found.fingerprints.line.tolist() == tens
-    assert found.report.training_pairs == 100
+    assert result.fingerprints.line.tolist() == tens
+    assert result.report.training_pairs == 100
 
 
 def test_a_fault_in_a_sample_is_counted_of_the_sample(monkeypatch: pytest.MonkeyPatch):
@@ -461,22 +465,22 @@ def test_a_fault_in_a_sample_is_counted_of_the_sample(monkeypatch: pytest.Monkey
 def test_leaks_are_found_all_over_a_large_corpus(monkeypatch: pytest.MonkeyPatch, place: int):
     leaked, half = TRAIN[place], Pair(TRAIN[place - 1].source, "anders")
 
-    found = in_blocks(
+    result = in_blocks(
         monkeypatch,
         [Pair(pair.source.upper(), pair.target) for pair in TRAIN[:100]],
         most=31,
         validation=[*HELD[:31], leaked, half],
     ).report.findings
 
-    pair = of_kind(found, "leaked pair", "validation")
+    pair = of_kind(result, "leaked pair", "validation")
     assert (pair.count, pair.of, pair.examples[0].line) == (1, 33, 32)
-    assert of_kind(found, "leaked source", "validation").count == 1
+    assert of_kind(result, "leaked source", "validation").count == 1
 
 
 @settings(deadline=None)
 @given(st.text(st.characters(max_codepoint=0x17F)))
 def test_plain_text_is_folded_as_any_other(text: str):
-    kept = "".join(one for one in text.casefold() if category(one)[0] in "LMN")
+    kept = "".join(item for item in text.casefold() if category(item)[0] in "LMN")
 
     assert fold(text) == (kept or text)
 
@@ -487,11 +491,11 @@ def test_examples_are_read_by_their_lines_where_that_is_quicker():
 
     def picked(lines: Collection[int]) -> list[NumberedPair]:
         asked.append(lines)
-        return [one for one in numbered(train) if one.line in lines]
+        return [item for item in numbered(train) if item.line in lines]
 
-    found = inspect_corpus(
+    result = inspect_corpus(
         load_recipe("tiny"), lambda: numbered(train), read_lines=picked
     ).report.findings
 
     assert asked == [{51}]
-    assert of_kind(found, "duplicate").examples == (PairExample(51, *TRAIN[0]),)
+    assert of_kind(result, "duplicate").examples == (PairExample(51, *TRAIN[0]),)

@@ -58,11 +58,11 @@ def test_lists_and_arrays_make_the_same_batch(sentences: list[list[int]]):
     of_lists = collate(sentences, sentences[::-1], pad=PAD, eos=EOS)
     of_arrays = collate(arrays, arrays[::-1], pad=PAD, eos=EOS)
 
-    for one, other in zip(of_lists, of_arrays, strict=True):
-        if isinstance(one, torch.Tensor):
-            torch.testing.assert_close(one, other)
+    for item, other in zip(of_lists, of_arrays, strict=True):
+        if isinstance(item, torch.Tensor):
+            torch.testing.assert_close(item, other)
         else:
-            assert one == other
+            assert item == other
 
 
 @settings(deadline=None)

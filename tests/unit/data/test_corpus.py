@@ -243,9 +243,9 @@ def test_mended_pairs_are_kept_and_counted():
 def test_ratio_counts_characters_that_are_not_blank(target: str, kept: int):
     pairs = [*numbered(("tenletters", target)), NumberedPair(2, Pair("two", "zwei"))]
 
-    found = list(clean(pairs, max_ratio=4.0, counts=CleaningCounts()))
+    result = list(clean(pairs, max_ratio=4.0, counts=CleaningCounts()))
 
-    assert len(found) == kept + 1
+    assert len(result) == kept + 1
 
 
 def test_nothing_left_is_refused_with_the_counts():
@@ -405,10 +405,10 @@ def test_a_line_that_has_no_end_is_refused_before_it_is_read_whole(
 
 def test_what_is_printable_a_line_can_hold_and_is_no_blank_but_the_space():
     # the quick ways of `one_line` and of the ratio rest on it, and Unicode grows
-    printable = [one for one in map(chr, range(0x110000)) if one.isprintable()]
+    printable = [item for item in map(chr, range(0x110000)) if item.isprintable()]
 
-    assert [one for one in printable if _FORBIDDEN.match(one)] == ["\u2581"]
-    assert [one for one in printable if one.isspace()] == [" "]
+    assert [item for item in printable if _FORBIDDEN.match(item)] == ["\u2581"]
+    assert [item for item in printable if item.isspace()] == [" "]
 
 
 @pytest.mark.parametrize("text", ["a\tb", "a\x7fb", "a\u2581b", "ä\u2581b", "ä\x85b", "ä\udc80b"])

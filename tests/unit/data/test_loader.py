@@ -87,9 +87,11 @@ def test_every_process_can_say_the_lines_of_the_whole_update(corpus: Corpus):
 
 
 def test_another_epoch_draws_other_pieces_of_the_same_sentence(corpus: Corpus, tmp_path: Path):
-    one = alone(corpus, tmp_path, Pair("one two three four", "four three two one"), max_pieces=50)
+    single = alone(
+        corpus, tmp_path, Pair("one two three four", "four three two one"), max_pieces=50
+    )
 
-    epochs = islice(one.loader(sampling=0.3).updates(SamplerState()), 5)
+    epochs = islice(single.loader(sampling=0.3).updates(SamplerState()), 5)
 
     assert len({tuple(update.batches[0].source[0].tolist()) for update in epochs}) > 1
 
@@ -97,9 +99,9 @@ def test_another_epoch_draws_other_pieces_of_the_same_sentence(corpus: Corpus, t
 def test_a_drawing_that_is_over_long_gives_way_to_the_usual_pieces(corpus: Corpus, tmp_path: Path):
     pair = Pair("one two three four", "four three two one")
     usual = corpus.tokenizer.encode(pair.source)
-    one = alone(corpus, tmp_path, pair, max_pieces=len(usual))
+    single = alone(corpus, tmp_path, pair, max_pieces=len(usual))
 
-    for update in islice(one.loader(sampling=0.9).updates(SamplerState()), 5):
+    for update in islice(single.loader(sampling=0.9).updates(SamplerState()), 5):
         assert update.batches[0].source[0].tolist() == [*usual, 0]
 
 

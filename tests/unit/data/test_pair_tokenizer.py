@@ -41,7 +41,7 @@ def pair(sides: tuple[Tokenizer, Tokenizer]) -> PairTokenizer:
 def test_each_side_is_cut_by_its_own_model(pair: PairTokenizer, sides: tuple[Tokenizer, Tokenizer]):
     text = "the man"
 
-    cut = [pair.pieces(one.encode(text)) for one in (pair, pair.target)]
+    cut = [pair.pieces(item.encode(text)) for item in (pair, pair.target)]
 
     assert cut[0] == sides[0].pieces(sides[0].encode(text))
     assert cut[1] == sides[1].pieces(sides[1].encode(text))

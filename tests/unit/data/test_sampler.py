@@ -135,7 +135,7 @@ def test_memory_does_not_change_what_an_update_learns_from(case: Case, micro_tok
     lengths, config, seed = case
     other = BatchConfig(tokens=config.tokens, micro_tokens=micro_tokens)
 
-    one, two = (
+    single, two = (
         [
             sorted(np.concatenate(u.micro_batches).tolist())
             for u in epoch(Sampler(lengths, config=each, seed=seed), 1)
@@ -143,7 +143,7 @@ def test_memory_does_not_change_what_an_update_learns_from(case: Case, micro_tok
         for each in (config, other)
     )
 
-    assert one == two
+    assert single == two
 
 
 @settings(max_examples=25, deadline=None)
@@ -153,10 +153,10 @@ def test_the_number_of_processes_does_not_change_what_an_update_learns_from(case
     alone = Sampler(lengths, config=config, seed=seed)
     several = Sampler(lengths, config=config, seed=seed, world=world)
 
-    for one, shared in zip(epoch(alone, 1), epoch(several, 1), strict=True):
+    for item, shared in zip(epoch(alone, 1), epoch(several, 1), strict=True):
         dealt = [pairs for rank in range(world) for pairs in shared.share(rank, world=world)]
-        assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(one.micro_batches))
-        assert one.state_after == shared.state_after
+        assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(item.micro_batches))
+        assert item.state_after == shared.state_after
 
 
 @settings(max_examples=25, deadline=None)

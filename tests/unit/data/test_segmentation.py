@@ -157,12 +157,12 @@ def test_the_time_is_linear(text: str):
 def test_what_is_far_too_long_is_cut_at_a_blank():
     text = "ab  " * 3001
 
-    found = [text[start:end] for start, end in sentence_spans(text)]
+    result = [text[start:end] for start, end in sentence_spans(text)]
 
-    assert len(found) == 3
-    assert all(0 < len(one) <= MAX_SENTENCE_LENGTH for one in found)
-    assert " ".join(found).split() == text.split()
-    assert {one[0] + one[-1] for one in found} == {"ab"}
+    assert len(result) == 3
+    assert all(0 < len(item) <= MAX_SENTENCE_LENGTH for item in result)
+    assert " ".join(result).split() == text.split()
+    assert {item[0] + item[-1] for item in result} == {"ab"}
 
 
 def test_a_word_without_end_is_cut_where_it_must():

@@ -37,21 +37,21 @@ def library(data: bytes) -> sentencepiece.SentencePieceProcessor:
 def test_the_pieces_are_those_that_the_library_reads(data: bytes):
     theirs = library(data)
 
-    found = read_pieces(data)
+    result = read_pieces(data)
 
     size = theirs.get_piece_size()
-    assert [piece.text for piece in found] == [theirs.id_to_piece(i) for i in range(size)]
-    assert [piece.score for piece in found] == [theirs.get_score(i) for i in range(size)]
-    assert [piece.type for piece in found] == [3, 2, *[1] * (size - 2)]
+    assert [piece.text for piece in result] == [theirs.id_to_piece(i) for i in range(size)]
+    assert [piece.score for piece in result] == [theirs.get_score(i) for i in range(size)]
+    assert [piece.type for piece in result] == [3, 2, *[1] * (size - 2)]
 
 
 def test_bytes_are_told_from_pieces():
     config = TokenizerConfig(vocab_size=280, byte_fallback=True)
     data = Tokenizer.train(LINES, config).to_bytes()
 
-    found = {piece.text for piece in read_pieces(data) if piece.type == 6}
+    result = {piece.text for piece in read_pieces(data) if piece.type == 6}
 
-    assert found == {f"<0x{byte:02X}>" for byte in range(256)}
+    assert result == {f"<0x{byte:02X}>" for byte in range(256)}
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
@@ -145,10 +145,10 @@ def test_merges_are_left_out_as_often_as_the_paper_says(bpe: Tokenizer):
     pieces = ("a", "b", "c", "ab", "bc", "abc")
     model = cutter(bpe, *(VocabularyPiece(text, -at) for at, text in enumerate(pieces)))
 
-    found = frequencies(model, ["abc"], alpha=0.3)
+    result = frequencies(model, ["abc"], alpha=0.3)
 
     keep, drop = 0.7, 0.3
-    assert found == pytest.approx(
+    assert result == pytest.approx(
         {
             "abc": keep * keep + drop * keep * keep,
             "ab c": keep * drop,
@@ -163,12 +163,12 @@ def test_a_cut_is_as_likely_as_its_probability_to_the_power_alpha(unigram: Token
     logs = {"a": -2.0, "b": -1.5, "ab": -2.5, "ba": -3.0, "aba": -4.0}
     model = cutter(unigram, *(VocabularyPiece(text, score) for text, score in logs.items()))
 
-    found = frequencies(model, ["aba"], alpha=0.5)
+    result = frequencies(model, ["aba"], alpha=0.5)
 
     cuts = ("a b a", "ab a", "a ba", "aba")
     weights = [math.exp(0.5 * sum(logs[piece] for piece in cut.split())) for cut in cuts]
     expected = {cut: weight / sum(weights) for cut, weight in zip(cuts, weights, strict=True)}
-    assert found == pytest.approx(expected, abs=0.01)
+    assert result == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -206,7 +206,7 @@ def test_another_process_draws_the_same(bpe: Tokenizer, tmp_path: Path):
         "print(it.sample_subwords(it.encode(sys.argv[2]), alpha=0.5, rng=Random('1/2/3')))\n"
     )
 
-    said = {
+    output = {
         subprocess.run(
             [sys.executable, "-c", program, tmp_path / "model", LINES[0]],
             capture_output=True,
@@ -217,4 +217,4 @@ def test_another_process_draws_the_same(bpe: Tokenizer, tmp_path: Path):
     }
 
     here = bpe.sample_subwords(bpe.encode(LINES[0]), alpha=0.5, rng=Random("1/2/3"))
-    assert said == {f"{here}\n"}
+    assert output == {f"{here}\n"}

@@ -114,12 +114,12 @@ def test_several_threads_write_what_one_writes(
             tmp_path / str(threads), pairs, tokenizer=tokenizer, max_pieces=31, threads=threads
         )
 
-    one, several = (
+    single, several = (
         {file.name: file.read_bytes() for file in (tmp_path / threads).iterdir()}
         for threads in ("1", "3")
     )
-    assert len(one) == 11
-    assert one == several
+    assert len(single) == 11
+    assert single == several
     assert 0 < Store.open(tmp_path / "3").metadata.over_long < 98
 
 
@@ -147,7 +147,7 @@ def test_encoding_that_is_stopped_leaves_neither_a_folder_nor_a_thread(
         )
 
     assert list(tmp_path.iterdir()) == []
-    assert not [one for one in threading.enumerate() if one.name.startswith("encoder")]
+    assert not [item for item in threading.enumerate() if item.name.startswith("encoder")]
     assert len(read) <= 7 * 4
 
 

@@ -136,8 +136,8 @@ def test_vocabulary_too_small_for_the_characters_says_how_many_are_needed(kind: 
         Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=5))
 
     needed = int(str(caught.value).split("at least ")[1].split(",")[0])
-    found = Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=needed))
-    assert found.vocab_size == needed
+    result = Tokenizer.train(LINES, TokenizerConfig(kind=kind, vocab_size=needed))
+    assert result.vocab_size == needed
 
 
 def test_every_character_is_a_piece_and_the_rarest_are_left_out():
@@ -288,9 +288,9 @@ def test_any_ids_a_model_may_say_are_decoded_to_one_line(spelling: Tokenizer, da
 
 
 def test_bytes_that_spell_no_character_are_shown_as_such(spelling: Tokenizer):
-    said = [2 + 0xF0, 2 + 0x9F, *spelling.encode("ab")[1:], 2 + ord("\n")]
+    result = [2 + 0xF0, 2 + 0x9F, *spelling.encode("ab")[1:], 2 + ord("\n")]
 
-    text = spelling.decode(said)
+    text = spelling.decode(result)
 
     assert text.startswith("\ufffd\ufffd")
     assert text.endswith(" ")
@@ -317,8 +317,8 @@ def test_bytes_and_characters_that_do_not_fit_say_how_many_pieces_are_needed(kin
         Tokenizer.train(LINES, config)
 
     needed = int(str(caught.value).split("at least ")[1].split(",")[0])
-    found = Tokenizer.train(LINES, replace(config, vocab_size=needed))
-    assert found.vocab_size == needed
+    result = Tokenizer.train(LINES, replace(config, vocab_size=needed))
+    assert result.vocab_size == needed
 
 
 def test_a_tokenizer_with_bytes_is_loaded_as_saved(spelling: Tokenizer):

@@ -32,8 +32,8 @@ def open_reference(folder: Path) -> int:
 
 def its(folder: Path, name: str) -> set[tuple[str, str, str]]:
     """Both nouns and the adjective of the sentences with "it", read from the English."""
-    found = (IT.fullmatch(line) for line in lines(folder, f"{name}.en"))
-    return {(it["doer"].split()[-1], it["thing"], it["reason"]) for it in found if it}
+    result = (IT.fullmatch(line) for line in lines(folder, f"{name}.en"))
+    return {(it["doer"].split()[-1], it["thing"], it["reason"]) for it in result if it}
 
 
 def lines(folder: Path, name: str) -> list[str]:
@@ -148,11 +148,11 @@ def test_half_of_the_cases_are_unseen_and_half_are_about_the_first_noun(folder: 
 
 def test_the_majority_is_the_commonest_pronoun_of_trainings_it(folder: Path):
     pairs = zip(lines(folder, "train.en"), lines(folder, "train.de"), strict=True)
-    said = [pronoun_in(target) for source, target in pairs if IT.fullmatch(source)]
+    result = [pronoun_in(target) for source, target in pairs if IT.fullmatch(source)]
 
     (majority,) = {case.majority for case in read_cases(folder)}
 
-    assert said.count(majority) == max(map(said.count, ("er", "sie", "es")))
+    assert result.count(majority) == max(map(result.count, ("er", "sie", "es")))
 
 
 def test_training_and_validation_never_hold_an_unseen_noun_and_its_reason(folder: Path):
@@ -166,9 +166,9 @@ def test_training_and_validation_never_hold_an_unseen_noun_and_its_reason(folder
 
     for case in read_cases(folder):
         if case.unseen:
-            found = IT.fullmatch(test[case.line])
-            assert found
+            result = IT.fullmatch(test[case.line])
+            assert result
             of_first = case.pronoun == case.first
-            noun = found["doer"].split()[-1] if of_first else found["thing"]
+            noun = result["doer"].split()[-1] if of_first else result["thing"]
             for form in (noun, plurals[noun]):
-                assert not any({form, found["reason"]} <= words for words in elsewhere)
+                assert not any({form, result["reason"]} <= words for words in elsewhere)

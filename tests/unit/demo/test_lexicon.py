@@ -68,15 +68,15 @@ DECLINED = {
 @pytest.mark.parametrize(("english", "expected"), DECLINED.items())
 def test_nouns_decline(english: str, expected: str):
     (noun,) = nouns(english)
-    one = [NounPhrase(noun=noun, determiner=determiner) for determiner in (THE, A)]
+    single = [NounPhrase(noun=noun, determiner=determiner) for determiner in (THE, A)]
     some = [NounPhrase(noun=noun, determiner=each, plural=True) for each in (THE, BARE)]
 
-    said = (
-        german_phrase(one[0], "nominative"),
-        german_phrase(one[1], "accusative"),
-        german_phrase(one[0], "dative"),
+    result = (
+        german_phrase(single[0], "nominative"),
+        german_phrase(single[1], "accusative"),
+        german_phrase(single[0], "dative"),
         german_phrase(some[0], "nominative"),
         german_phrase(some[1], "dative"),
     )
 
-    assert ", ".join(said) == expected
+    assert ", ".join(result) == expected

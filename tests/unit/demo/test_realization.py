@@ -52,9 +52,9 @@ CASES: tuple[Case, Case, Case] = ("nominative", "accusative", "dative")
 def np(
     determiner: Determiner, noun: str, described: str = "", *, plural: bool = False
 ) -> NounPhrase:
-    (found,) = nouns(noun)
+    (result,) = nouns(noun)
     return NounPhrase(
-        noun=found,
+        noun=result,
         determiner=determiner,
         adjective=adjective(described) if described else None,
         plural=plural,
@@ -206,9 +206,9 @@ def test_numbers_stand_before_plurals():
     ],
 )
 def test_the_verb_agrees_with_its_subject(subject: Phrase, expected: str):
-    said = clause(subject, "be", "present")
+    result = clause(subject, "be", "present")
 
-    assert f"{english(said)}|{german(said)}" == expected
+    assert f"{english(result)}|{german(result)}" == expected
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ def test_the_verb_agrees_with_its_subject(subject: Phrase, expected: str):
     ],
 )
 def test_every_tense_has_its_german(form: Form, expected: str):
-    said = clause(SHE, "read", form, what(np(THE, "book")))
+    result = clause(SHE, "read", form, what(np(THE, "book")))
 
-    assert f"{english(said)}|{german(said)}" == expected
+    assert f"{english(result)}|{german(result)}" == expected
 
 
 def test_verbs_of_motion_make_their_perfect_with_sein():
@@ -260,9 +260,9 @@ def test_the_past_of_du_takes_an_e_after_some_consonants():
 def test_a_prefix_separates_only_where_the_verb_is_finite_and_not_last(
     form: Form, order: Order, expected: str
 ):
-    said = clause(HE, "open", form, what(np(THE, "door")))
+    result = clause(HE, "open", form, what(np(THE, "door")))
 
-    assert german(said, order=order) == expected
+    assert german(result, order=order) == expected
 
 
 SEPARATED = [
@@ -341,9 +341,12 @@ def test_du_has_its_own_form(base: str, expected: str):
 
 
 def test_the_verb_stays_second_when_time_comes_first():
-    said = clause(HE, "buy", "past", what(np(A, "car")), time="first")
+    result = clause(HE, "buy", "past", what(np(A, "car")), time="first")
 
-    assert (english(said), german(said)) == ("today he bought a car", "heute kaufte er ein Auto")
+    assert (english(result), german(result)) == (
+        "today he bought a car",
+        "heute kaufte er ein Auto",
+    )
 
 
 def test_what_is_known_precedes_the_place_and_what_is_new_follows_it():
@@ -382,10 +385,10 @@ def test_a_verb_may_govern_its_object_by_a_preposition():
 
 
 def test_a_receiver_is_dative_and_stands_before_the_thing():
-    said = clause(HE, "give", "past", whom(np(THE, "boy")), what(np(A, "apple")))
+    result = clause(HE, "give", "past", whom(np(THE, "boy")), what(np(A, "apple")))
 
-    assert english(said) == "he gave the boy an apple"
-    assert german(said) == "er gab dem Jungen einen Apfel"
+    assert english(result) == "he gave the boy an apple"
+    assert german(result) == "er gab dem Jungen einen Apfel"
 
 
 def test_pronouns_stand_before_time():
@@ -452,10 +455,10 @@ def test_english_may_contract(form: Form, expected: str):
 
 
 def test_a_question_begins_with_its_verb():
-    said = clause(np(THE, "man"), "call", "past", what(np(POSSESSIVES[2], "mother")))
+    result = clause(np(THE, "man"), "call", "past", what(np(POSSESSIVES[2], "mother")))
 
-    assert english(said, question=True) == "did the man call his mother"
-    assert german(said, order="first") == "rief der Mann seine Mutter an"
+    assert english(result, question=True) == "did the man call his mother"
+    assert german(result, order="first") == "rief der Mann seine Mutter an"
 
 
 @pytest.mark.parametrize(
@@ -486,12 +489,12 @@ def test_a_preposition_governs_its_case_and_swallows_the_article(
 )
 def test_it_takes_the_gender_of_what_it_stands_for(noun: str, expected: str):
     (thing,) = nouns(noun)
-    said = Clause(
+    result = Clause(
         subject=IT[thing.gender], verb=BE, form="past", quality=Quality(adjective("wide"), "too")
     )
 
-    assert english(said) == "it was too wide"
-    assert f"weil {german(said, order='final')}" == expected
+    assert english(result) == "it was too wide"
+    assert f"weil {german(result, order='final')}" == expected
 
 
 def test_animals_fressen_and_people_essen():

@@ -24,9 +24,9 @@ def test_the_pronoun_has_the_gender_of_what_is_meant_and_not_of_the_other():
 
     for it in (known(rng) for _ in range(307)):
         target = reference(rng, it).target
-        (said,) = re.findall(r", weil (er|sie|es) ", target)
+        (result,) = re.findall(r", weil (er|sie|es) ", target)
         other = it.thing if it.of_doer else it.doer
-        assert GENDERS[said] == it.referent.gender != other.gender, target
+        assert GENDERS[result] == it.referent.gender != other.gender, target
 
 
 def test_english_never_says_he_or_she_of_it():
@@ -54,7 +54,7 @@ def test_each_verb_finds_a_reason_on_one_side_only_or_leaves_it_open():
     for it in ALL:
         sides[it.scene.verb.german.participle, it.reason].add(it.of_doer)
 
-    assert not [key for key, found in sides.items() if len(found) == 2]
+    assert not [key for key, item in sides.items() if len(item) == 2]
 
 
 def test_a_reason_on_both_sides_leaves_the_reference_open():
@@ -76,10 +76,10 @@ def test_the_papers_sentence_is_said():
     it = It(SCENES[0], animal, street, "wide", of_doer=False)
     rng = Random(3)
 
-    said = {" because ".join(map(english, clauses(rng, it))) for _ in range(97)}
+    result = {" because ".join(map(english, clauses(rng, it))) for _ in range(97)}
     meant = {german(clauses(rng, it)[1], order="final") for _ in range(97)}
 
-    assert "the animal didn't cross the street because it was too wide" in said
+    assert "the animal didn't cross the street because it was too wide" in result
     assert "sie zu breit war" in meant
 
 

@@ -143,21 +143,21 @@ def test_the_texts_of_subtitles():
 
 
 def test_lines_of_a_cue_are_wrapped_again():
-    said = rebuilt("a.srt", SRT, "Ein Hund läuft über die Straße.", "x", "- Wer?\n- Ich.")
+    result = rebuilt("a.srt", SRT, "Ein Hund läuft über die Straße.", "x", "- Wer?\n- Ich.")
 
     expected = SRT.replace("A dog runs\nacross the street.", "Ein Hund läuft\nüber die Straße.")
     expected = expected.replace("<i>- Hi {name}.</i>", "x").replace(
         "- Who?\n- Me.", "- Wer?\n- Ich."
     )
-    assert said == expected
+    assert result == expected
 
 
 def test_line_ends_of_a_cue_stay():
     content = SRT.replace("\n", "\r\n")
 
-    said = rebuilt("a.srt", content, "Ein Hund läuft.", "x", "- Wer?\n- Ich.")
+    result = rebuilt("a.srt", content, "Ein Hund läuft.", "x", "- Wer?\n- Ich.")
 
-    assert said.count("\r\n") == said.count("\n") == content.count("\n")
+    assert result.count("\r\n") == result.count("\n") == content.count("\n")
 
 
 def test_a_text_too_short_to_wrap_has_fewer_lines():
@@ -220,13 +220,13 @@ def test_only_empty_strings_of_po_are_texts():
 def test_all_else_of_po_stays(end: str):
     content = PO.replace("\n", end)
 
-    said = rebuilt("a.po", content, 'Ein "Hund"\n', "a\nb", "%d Hund", "%d Hunde")
+    result = rebuilt("a.po", content, 'Ein "Hund"\n', "a\nb", "%d Hund", "%d Hunde")
 
     expected = PO.replace('dog\\"\\n"\nmsgstr ""', 'dog\\"\\n"\nmsgstr "Ein \\"Hund\\"\\n"')
     expected = expected.replace('two"\nmsgstr ""\n""', 'two"\nmsgstr ""\n"a\\n"\n"b"')
     expected = expected.replace('msgstr[0] ""', 'msgstr[0] "%d Hund"')
     expected = expected.replace('msgstr[1] ""', 'msgstr[1] "%d Hunde"')
-    assert said == expected.replace("\n", end)
+    assert result == expected.replace("\n", end)
 
 
 def test_a_single_form_is_the_plurals():
@@ -250,11 +250,11 @@ def test_po_can_hold_any_text(text: str):
     polib = pytest.importorskip("polib")
     clean = text.encode(errors="replace").decode()
 
-    said = rebuilt("a.po", 'msgid "a"\nmsgstr ""\n', clean)
+    result = rebuilt("a.po", 'msgid "a"\nmsgstr ""\n', clean)
 
-    assert read_document("a.po", said.encode()).segments == ()
+    assert read_document("a.po", result.encode()).segments == ()
     if not set(clean) & set("\r\a\b\f\v\x85\u2028\u2029\x1c\x1d\x1e\\"):
-        assert polib.pofile(said)[0].msgstr == clean
+        assert polib.pofile(result)[0].msgstr == clean
 
 
 @pytest.mark.parametrize(

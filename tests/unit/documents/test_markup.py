@@ -96,9 +96,9 @@ def test_what_people_write_is_no_placeholder(text: str):
 def test_marks_behind_an_address_are_not_of_it():
     text = "See https://a.b/c, (http://d.e) or f@g.org."
 
-    found = [text[start:end] for start, end in placeholders.find(text)]
+    result = [text[start:end] for start, end in placeholders.find(text)]
 
-    assert found == ["https://a.b/c", "http://d.e", "f@g.org"]
+    assert result == ["https://a.b/c", "http://d.e", "f@g.org"]
 
 
 # Text
@@ -243,17 +243,17 @@ def test_white_space_between_sentences_of_a_page_stays():
 def test_tags_go_round_the_words_that_come_from_theirs():
     page = "<p>I have <b>seen the dog</b> today.</p>"
 
-    said = aligned(page, "Heute habe ich den Hund gesehen.", "3-3 4-4 2-5 5-0 0-2 1-1")
+    result = aligned(page, "Heute habe ich den Hund gesehen.", "3-3 4-4 2-5 5-0 0-2 1-1")
 
-    assert said == "<p>Heute habe ich <b>den Hund gesehen</b>.</p>"
+    assert result == "<p>Heute habe ich <b>den Hund gesehen</b>.</p>"
 
 
 def test_tags_in_tags_stay_so():
     page = "a <i><b>red</b> dog</i> runs"
 
-    said = aligned(page, "rot Hund läuft ein", "1-0 2-1 3-2 0-3")
+    result = aligned(page, "rot Hund läuft ein", "1-0 2-1 3-2 0-3")
 
-    assert said == "<i><b>rot</b> Hund</i> läuft ein"
+    assert result == "<i><b>rot</b> Hund</i> läuft ein"
 
 
 def test_marks_stay_outside_of_tags_unless_they_were_inside():
@@ -264,9 +264,9 @@ def test_marks_stay_outside_of_tags_unless_they_were_inside():
 def test_one_wrong_link_does_not_stretch_a_tag():
     page = "the <b>old dog</b> runs in my house"
 
-    said = aligned(page, "der alte Hund läuft bei mir im Haus", "1-1 2-2 1-7 0-0 3-3 5-5 6-6")
+    result = aligned(page, "der alte Hund läuft bei mir im Haus", "1-1 2-2 1-7 0-0 3-3 5-5 6-6")
 
-    assert said == "der <b>alte Hund</b> läuft bei mir im Haus"
+    assert result == "der <b>alte Hund</b> läuft bei mir im Haus"
 
 
 def test_what_stands_alone_goes_before_its_word():
@@ -407,9 +407,9 @@ def test_a_parent_goes_round_its_children():
     page = "one <i>two three four <b>x</b> five</i> six"
     links = "0-0 1-1 2-2 3-3 4-6 5-1"
 
-    said = aligned(page, "a b c d e f g", links)
+    result = aligned(page, "a b c d e f g", links)
 
-    assert said == "a <i>b c d e f <b>g</b></i>"
+    assert result == "a <i>b c d e f <b>g</b></i>"
 
 
 def test_white_space_within_a_tag_at_the_edge_of_a_sentence_is_kept():
@@ -470,8 +470,8 @@ def test_the_tags_of_a_page_are_those_it_had(data: st.DataObject, page: str):
     together = restore_text(apart, some_said(data, apart))
 
     before, after = (
-        Counter(token.raw.strip() for token in tokenize_html(one) if token.kind != "text")
-        for one in (page, together.text)
+        Counter(token.raw.strip() for token in tokenize_html(item) if token.kind != "text")
+        for item in (page, together.text)
     )
     assert before == after
 
@@ -567,8 +567,8 @@ def test_the_standard_librarys_parser_finds_the_same_tags_and_text(page: str):
 
     ours = list(tokenize_html(page))
 
-    assert [one.raw for one in ours if one.name and not one.raw.startswith("</")] == theirs.tags
-    assert "".join(one.shown for one in ours if one.kind == "text") == theirs.text
+    assert [item.raw for item in ours if item.name and not item.raw.startswith("</")] == theirs.tags
+    assert "".join(item.shown for item in ours if item.kind == "text") == theirs.text
 
 
 ONE = ["<a b='", "{{", "a@", "<code>"]

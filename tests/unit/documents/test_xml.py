@@ -198,8 +198,8 @@ def test_a_book() -> None:
 
     after = translated(document)
 
-    found = [segment.text for segment in document.segments]
-    assert found == ["A\xa0b".replace("\xa0", " "), "One", "<g id=0>red</g> <img id=1>dog"]
+    result = [segment.text for segment in document.segments]
+    assert result == ["A\xa0b".replace("\xa0", " "), "One", "<g id=0>red</g> <img id=1>dog"]
     assert "<i>RED</i>" in unpacked(after)["a.xhtml"].decode()
     with zipfile.ZipFile(io.BytesIO(after)) as archived:
         first = archived.infolist()[0]

@@ -42,19 +42,19 @@ def test_lines_are_put_together_by_the_length_of_the_source():
     lengths = (0, 1, 5, 6, 10, 11, 41, 60, 61, 200)
     references = ["the same words everywhere"] * len(lengths)
 
-    found = taken_apart(references, references=references, sources=[*map(numbered, lengths)])
+    result = taken_apart(references, references=references, sources=[*map(numbered, lengths)])
 
-    assert found.measured == "source"
-    assert [(one.words, one.lines) for one in found.lengths] == [
+    assert result.measured == "source"
+    assert [(length.words, length.lines) for length in result.lengths] == [
         *(("0–5", 3), ("6–10", 2), ("11–15", 1), ("41–60", 2), ("61+", 2))
     ]
 
 
 def test_without_sources_the_reference_has_the_length():
-    found = taken_apart(["a", "b"], references=[numbered(3), numbered(17)])
+    result = taken_apart(["a", "b"], references=[numbered(3), numbered(17)])
 
-    assert found.measured == "reference"
-    assert [one.words for one in found.lengths] == ["0–5", "16–20"]
+    assert result.measured == "reference"
+    assert [length.words for length in result.lengths] == ["0–5", "16–20"]
 
 
 def test_bleu_of_a_length_is_that_of_its_lines():
@@ -63,11 +63,11 @@ def test_bleu_of_a_length_is_that_of_its_lines():
     ours = ["the old man reads", "a small house stands", "two play with a red ball", long[1]]
     other = ["the man", *short[1:], "two children play with a red ball", "she buys bread"]
 
-    found = taken_apart(ours, other, references=[*short, *long])
+    result = taken_apart(ours, other, references=[*short, *long])
 
-    assert [one.lines for one in found.lengths] == [2, 2]
+    assert [length.lines for length in result.lengths] == [2, 2]
     for number, lines in enumerate((ours, other)):
-        assert [one.bleu[number] for one in found.lengths] == pytest.approx(
+        assert [length.bleu[number] for length in result.lengths] == pytest.approx(
             [bleu(lines[:2], short).value, bleu(lines[2:], long).value]
         )
 
@@ -76,25 +76,25 @@ def test_chrf_of_a_length_is_the_mean_of_its_sentences():
     references = ["the old man", "a red house"]
     ours = ["the old men", "a red horse"]
 
-    found = taken_apart(ours, references=references)
+    result = taken_apart(ours, references=references)
 
     each = [
-        CHRF().sentence_score(*one).score
-        for one in zip(ours, [[r] for r in references], strict=True)
+        CHRF().sentence_score(*item).score
+        for item in zip(ours, [[r] for r in references], strict=True)
     ]
-    assert found.lengths[0].chrf == pytest.approx((sum(each) / 2,))
+    assert result.lengths[0].chrf == pytest.approx((sum(each) / 2,))
 
 
 def test_words_are_classed_by_how_often_training_has_them():
     training = {"one": 1, "two": 2, "four": 4, "five": 5, "nine": 9, "ten": 10, "lots": 100}
     reference = "never one two four five nine ten lots lots"
 
-    found = taken_apart(["x"], references=[reference], training=training)
+    result = taken_apart(["x"], references=[reference], training=training)
 
-    assert [(one.times, one.words) for one in found.frequencies] == [
+    assert [(frequency.times, frequency.words) for frequency in result.frequencies] == [
         *(("0", 1), ("1", 1), ("2–4", 2), ("5–9", 2), ("10–99", 1), ("100+", 2))
     ]
-    assert not found.own_frequencies
+    assert not result.own_frequencies
 
 
 def test_recall_and_f1_of_rare_words_are_the_ones_done_by_hand():
@@ -102,26 +102,26 @@ def test_recall_and_f1_of_rare_words_are_the_ones_done_by_hand():
     references = ["the owl owl", "the elk", "the yak"]
     ours = ["the owl yak", "the elk elk elk", "the"]
 
-    found = taken_apart(ours, references=references, training=training)
+    result = taken_apart(ours, references=references, training=training)
 
-    rare = found.frequencies[1]
+    rare = result.frequencies[1]
     # Four in the references, five in the translations, two of them on the line where they belong.
     assert (rare.words, rare.recall, rare.f1) == (4, (2 / 4,), (2 * 2 / (4 + 5),))
-    assert found.frequencies[-1].recall == (1.0,)
+    assert result.frequencies[-1].recall == (1.0,)
 
 
 def test_a_class_without_words_has_no_recall():
-    found = taken_apart(["new"], references=["old"], training={"old": 1})
+    result = taken_apart(["new"], references=["old"], training={"old": 1})
 
-    assert (found.frequencies[0].words, found.frequencies[0].recall) == (0, (None,))
-    assert found.frequencies[0].f1 == (None,)
+    assert (result.frequencies[0].words, result.frequencies[0].recall) == (0, (None,))
+    assert result.frequencies[0].f1 == (None,)
 
 
 def test_without_a_training_text_the_references_stand_in():
-    found = taken_apart(["a", "b", "a"], references=["a", "b", "a"])
+    result = taken_apart(["a", "b", "a"], references=["a", "b", "a"])
 
-    assert found.own_frequencies
-    assert [one.words for one in found.frequencies] == [0, 1, 2, 0, 0, 0]
+    assert result.own_frequencies
+    assert [frequency.words for frequency in result.frequencies] == [0, 1, 2, 0, 0, 0]
 
 
 def test_a_copied_line_is_one_whose_reference_differs():
@@ -202,27 +202,27 @@ def test_the_worst_sentences_come_lowest_first_and_perfect_ones_not_at_all():
     references = ["a small house", "the old man", "two red balls", "", "bread and milk"]
     ours = ["a small mouse", "xyz", "two red balls", "", ""]
 
-    found = taken_apart(ours, references=references, sources=[*"pqrst"])
+    result = taken_apart(ours, references=references, sources=[*"pqrst"])
 
-    assert [one.line for one in found.worst] == [2, 5, 1]
-    worst = found.worst[2]
+    assert [item.line for item in result.worst] == [2, 5, 1]
+    worst = result.worst[2]
     assert (worst.source, worst.reference, worst.hypotheses) == ("p", "a small house", (ours[0],))
     assert worst.chrf == (CHRF().sentence_score(ours[0], [references[0]]).score,)
 
 
 def test_an_empty_line_for_an_empty_reference_is_perfect():
-    found = taken_apart([""], references=[""])
+    result = taken_apart([""], references=[""])
 
-    assert found.worst == ()
-    assert found.lengths[0].chrf == (100.0,)
+    assert result.worst == ()
+    assert result.lengths[0].chrf == (100.0,)
 
 
 def test_so_many_sentences_are_shown_and_no_more():
     lines = [f"line {number}" for number in range(WORST_SENTENCES + CHANGED_SENTENCES + 3)]
 
-    found = taken_apart(["x"] * len(lines), lines, references=lines)
+    result = taken_apart(["x"] * len(lines), lines, references=lines)
 
-    assert (len(found.worst), len(found.gains), len(found.losses)) == (
+    assert (len(result.worst), len(result.gains), len(result.losses)) == (
         WORST_SENTENCES,
         0,
         CHANGED_SENTENCES,
@@ -234,18 +234,18 @@ def test_gains_and_losses_are_the_first_systems_largest_first():
     ours = ["a small house", "the xxx", "two red bulls", "bread and milk"]
     other = ["a small mouse", "the old man", "two red balls", "xyz"]
 
-    found = taken_apart(ours, other, references=references)
+    result = taken_apart(ours, other, references=references)
 
-    assert [one.line for one in found.gains] == [4, 1]
-    assert [one.line for one in found.losses] == [2, 3]
-    assert found.gains[0].hypotheses == ("bread and milk", "xyz")
-    assert found.gains[0].chrf[0] == 100
+    assert [gain.line for gain in result.gains] == [4, 1]
+    assert [loss.line for loss in result.losses] == [2, 3]
+    assert result.gains[0].hypotheses == ("bread and milk", "xyz")
+    assert result.gains[0].chrf[0] == 100
 
 
 def test_one_system_has_no_gains():
-    found = taken_apart(["a"], references=["b"])
+    result = taken_apart(["a"], references=["b"])
 
-    assert (found.systems, found.gains, found.losses) == (("system 0",), (), ())
+    assert (result.systems, result.gains, result.losses) == (("system 0",), (), ())
 
 
 @pytest.mark.parametrize(
@@ -270,6 +270,6 @@ def test_nothing_has_no_breakdown():
 def test_it_needs_no_torch():
     code = "import transduce.evaluation.breakdown, sys; print('torch' in sys.modules)"
 
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
-    assert said.stdout == b"False\n"
+    assert result.stdout == b"False\n"

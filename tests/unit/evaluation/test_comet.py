@@ -60,14 +60,14 @@ def test_lines_are_scored_with_their_sources(tmp_path: Path, model: Path, transd
     }.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
 
-    said = transduce(
+    result = transduce(
         *("evaluate", "--hypotheses", tmp_path / "out.de", "--source", tmp_path / "in.en"),
         *("--target", tmp_path / "ref.de", "--metric", "comet", "--comet-model", model),
     )
 
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     # Of means of four lines, three in four of which are right, 95 % lie from 25 to 100.
-    assert said.out == "COMET 75.00 ± 37.50  model:wmt22-comet-da|x100|version:2.2.7\n"
+    assert result.out == "COMET 75.00 ± 37.50  model:wmt22-comet-da|x100|version:2.2.7\n"
     assert FORCE not in os.environ
 
 

@@ -74,8 +74,8 @@ def test_words_count_in_chrf_plus_plus():
     assert select_metrics(["chrf++"]) == ("chrf++",)
     assert "chrf++" not in select_metrics([])
     assert [
-        one.name
-        for one in score_lines(
+        score_line.name
+        for score_line in score_lines(
             HYPOTHESES, REFERENCES, options=ScoringOptions(metrics=("chrf", "chrf++"))
         )
     ] == ["chrF2", "chrF2++"]
@@ -162,7 +162,7 @@ def batches(tokenizer: Tokenizer) -> list[Batch]:
 
 
 def test_perplexity_sums_the_nats_of_all_pieces(untrained: Transformer, batches: list[Batch]):
-    found = perplexity(untrained, batches)
+    result = perplexity(untrained, batches)
 
     with torch.no_grad():
         parts = [
@@ -172,10 +172,10 @@ def test_perplexity_sums_the_nats_of_all_pieces(untrained: Transformer, batches:
             for b in batches
         ]
     expected = sum(part.plain.item() for part in parts)
-    assert found.tokens == 3 + 6 + 4
-    assert found.loss_sum == pytest.approx(expected, rel=1e-5)
-    assert found.per_token == pytest.approx(expected / 13, rel=1e-5)
-    assert found.perplexity == pytest.approx(math.exp(expected / 13), rel=1e-4)
+    assert result.tokens == 3 + 6 + 4
+    assert result.loss_sum == pytest.approx(expected, rel=1e-5)
+    assert result.per_token == pytest.approx(expected / 13, rel=1e-5)
+    assert result.perplexity == pytest.approx(math.exp(expected / 13), rel=1e-4)
 
 
 def test_a_model_in_training_is_measured_without_dropout_and_trains_on(
@@ -183,9 +183,9 @@ def test_a_model_in_training_is_measured_without_dropout_and_trains_on(
 ):
     expected = perplexity(untrained, batches)
 
-    found = perplexity(untrained.train(), batches)
+    result = perplexity(untrained.train(), batches)
 
-    assert found == expected
+    assert result == expected
     assert untrained.training
 
 
@@ -198,14 +198,14 @@ def test_perplexity_counts_a_bias_of_the_logits(tokenizer: Tokenizer, batches: l
     model = made(replace(SHAPE, vocab_size=tokenizer.vocab_size, output_bias=True)).eval()
     torch.nn.init.normal_(model.output_bias, generator=torch.Generator().manual_seed(3))
 
-    found = perplexity(model, batches)
+    result = perplexity(model, batches)
 
     with torch.no_grad():
         parts = [
             cross_entropy(model(b.source, b.source_mask, b.target_in), b.target_out, smoothing=0.0)
             for b in batches
         ]
-    assert found.loss_sum == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)
+    assert result.loss_sum == pytest.approx(sum(part.plain.item() for part in parts), rel=1e-5)
 
 
 JAPANESE = ["猫はマットの上に座っています。", "赤いドアで犬が吠えています。"]

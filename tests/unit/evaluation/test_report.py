@@ -98,10 +98,10 @@ def sentence(reference: str, *hypotheses: str) -> ScoredSentence:
 
 
 def test_scores_are_those_of_evaluate():
-    found = reported(other=OTHER, scoring=ScoringOptions(metrics=("bleu", "chrf")))
+    result = reported(other=OTHER, scoring=ScoringOptions(metrics=("bleu", "chrf")))
 
-    assert [system.name for system in found.systems] == ["mine", "theirs"]
-    for system, lines in zip(found.systems, (OURS, OTHER), strict=True):
+    assert [system.name for system in result.systems] == ["mine", "theirs"]
+    for system, lines in zip(result.systems, (OURS, OTHER), strict=True):
         interval = lines is OURS
         assert system.scores == (
             bleu(lines, REFERENCES, interval=interval),
@@ -110,11 +110,11 @@ def test_scores_are_those_of_evaluate():
 
 
 def test_the_other_system_is_the_baseline_of_the_test():
-    found = reported(other=OTHER).comparison
+    result = reported(other=OTHER).comparison
 
-    assert found is not None
-    assert [one.system for one in found.metrics[0].systems] == ["theirs", "mine"]
-    assert found.metrics[0].systems[1].verdict == "better"
+    assert result is not None
+    assert [system.system for system in result.metrics[0].systems] == ["theirs", "mine"]
+    assert result.metrics[0].systems[1].verdict == "better"
 
 
 def test_one_system_has_no_test():
@@ -125,43 +125,46 @@ def test_a_large_test_set_has_no_test_and_the_page_says_so(monkeypatch: pytest.M
     monkeypatch.setattr(report_module, "MAX_TESTED_LINES", 22)
     monkeypatch.setattr(scoring, "MAX_TESTED_LINES", 22)
 
-    found = reported(other=OTHER)
+    result = reported(other=OTHER)
 
-    assert found.systems[0].scores[0].margin is None
-    assert "confidence interval" not in to_html(found)
+    assert result.systems[0].scores[0].margin is None
+    assert "confidence interval" not in to_html(result)
 
-    assert found.comparison is None
-    assert "No significance test" in to_html(found)
+    assert result.comparison is None
+    assert "No significance test" in to_html(result)
 
 
 @pytest.mark.parametrize(("tokenize", "name"), [("", "zh"), ("none", "none")])
 def test_language_and_tokeniser_reach_scores_and_test(tokenize: str, name: str):
-    found = reported(other=OTHER, scoring=ScoringOptions("zh", tokenize, ("bleu",)))
+    result = reported(other=OTHER, scoring=ScoringOptions("zh", tokenize, ("bleu",)))
 
-    assert found.comparison is not None
-    for signature in (found.systems[0].scores[0].signature, found.comparison.metrics[0].signature):
+    assert result.comparison is not None
+    for signature in (
+        result.systems[0].scores[0].signature,
+        result.comparison.metrics[0].signature,
+    ):
         assert f"tok:{name}|" in signature
 
 
 def test_the_breakdown_has_the_tokeniser_of_the_scores():
     references = ["x-y-z a-b-c u-v-w d-e-f"]
 
-    found = reported(
+    result = reported(
         ["x-y-z a-b-c u-v-w d-e-g"],
         references=references,
         sources=None,
         scoring=ScoringOptions("zh", "char"),
     )
 
-    assert found.breakdown.lengths[0].bleu == pytest.approx((found.systems[0].scores[0].value,))
+    assert result.breakdown.lengths[0].bleu == pytest.approx((result.systems[0].scores[0].value,))
 
 
 def test_a_report_becomes_json():
-    found = json.loads(json.dumps(asdict(reported(other=OTHER))))
+    result = json.loads(json.dumps(asdict(reported(other=OTHER))))
 
-    assert found["systems"][0]["scores"][0]["name"] == "BLEU"
-    assert found["breakdown"]["worst"][0]["line"] == 4
-    assert found["breakdown"]["lengths"][0]["lines"] == 23
+    assert result["systems"][0]["scores"][0]["name"] == "BLEU"
+    assert result["breakdown"]["worst"][0]["line"] == 4
+    assert result["breakdown"]["lengths"][0]["lines"] == 23
 
 
 def test_the_page_says_where_frequencies_are_from():
@@ -262,14 +265,14 @@ def test_the_page_tells_what_was_evaluated_how_and_when():
         details=(("Model", "runs/mine/model"), ("Decoding", "beam 4, length penalty 0.6")),
     )
 
-    found = build_report(
+    result = build_report(
         output, REFERENCES, sources=SOURCES, files={"Source": Path("test.de"), "Origins": None}
     )
-    page = Reader(to_html(found)).text
+    page = Reader(to_html(result)).text
 
     title = f"Evaluation of model on test.de, German → English, {date.today()}"
-    assert found.title == title
-    assert f"<title>{title}</title>" in to_html(found)
+    assert result.title == title
+    assert f"<title>{title}</title>" in to_html(result)
     for text in (
         "runs/mine/model",
         "beam 4, length penalty 0.6",
@@ -278,11 +281,11 @@ def test_the_page_tells_what_was_evaluated_how_and_when():
     ):
         assert text in page
     assert "Origins" not in page
-    margins = {one.name: one.margin for one in found.systems[0].scores}
+    margins = {score.name: score.margin for score in result.systems[0].scores}
     assert [name for name, margin in margins.items() if margin is not None] == [
         *("BLEU", "chrF2", "TER")
     ]
-    assert f"{found.systems[0].scores[0].value:.2f} ± {margins['BLEU']:.2f}" in page
+    assert f"{result.systems[0].scores[0].value:.2f} ± {margins['BLEU']:.2f}" in page
 
 
 def test_the_title_is_no_name_of_a_folder():
@@ -291,53 +294,55 @@ def test_the_title_is_no_name_of_a_folder():
 
 
 def test_an_interval_is_that_of_the_paired_test():
-    found = reported(other=OTHER)
+    result = reported(other=OTHER)
 
-    assert found.comparison is not None
-    margin = found.comparison.metrics[0].systems[1].margin
-    assert found.systems[0].scores[0].margin == pytest.approx(margin, abs=0.006)
-    assert found.systems[1].scores[0].margin is None
+    assert result.comparison is not None
+    margin = result.comparison.metrics[0].systems[1].margin
+    assert result.systems[0].scores[0].margin == pytest.approx(margin, abs=0.006)
+    assert result.systems[1].scores[0].margin is None
 
 
 def test_lost_text_is_listed_with_its_lines():
     sources = ["set max_rows to 30", "press {key} 30 times", "nothing"]
     references = ["setze max_rows auf 30", "drücke {key} 30 Mal", "nichts"]
 
-    found = reported(
+    result = reported(
         ["setze max_zeilen auf 30", "drücke 3 Mal", "x"], references=references, sources=sources
     )
 
-    assert [(one.kind, one.times, one.lost) for one in found.breakdown.copies] == [
+    assert [(item.kind, item.times, item.lost) for item in result.breakdown.copies] == [
         *(("code", 2, (2,)), ("number", 2, (1,)))
     ]
-    assert [(one.line, one.text) for one in found.breakdown.faults[0].lost] == [
+    assert [(item.line, item.text) for item in result.breakdown.faults[0].lost] == [
         *((1, "max_rows"), (2, "{key}"), (2, "30"))
     ]
-    assert "Lost by mine" in to_html(found)
+    assert "Lost by mine" in to_html(result)
     assert "Copied text" not in to_html(reported(["a"], references=["a"], sources=["b"]))
 
 
 def test_median_and_random_sentences_stand_beside_the_worst():
     parts, other = reported().breakdown, reported(OTHER).breakdown
 
-    scores = sorted(one.chrf[0] for one in other.worst)  # 20 of 23
-    median = [one.chrf[0] for one in other.median]
+    scores = sorted(item.chrf[0] for item in other.worst)  # 20 of 23
+    median = [item.chrf[0] for item in other.median]
     assert median == sorted(median)
     assert median[0] >= scores[5]
     assert median[-1] <= scores[17]
-    assert len(median) == len({one.line for one in parts.random}) == 10
-    assert [one.line for one in parts.random] == [one.line for one in other.random]
+    assert len(median) == len({item.line for item in parts.random}) == 10
+    assert [item.line for item in parts.random] == [item.line for item in other.random]
 
 
 def test_scores_by_origin():
     origins = ["news", *["manual"] * 22]
-    found = build_report(SystemOutput(System("mine", OURS)), REFERENCES, origins=origins)
+    result = build_report(SystemOutput(System("mine", OURS)), REFERENCES, origins=origins)
 
-    assert [(one.origin, one.lines) for one in found.breakdown.origins] == [
+    assert [(origin.origin, origin.lines) for origin in result.breakdown.origins] == [
         *(("news", 1), ("manual", 22))
     ]
-    assert found.breakdown.origins[0].bleu == pytest.approx((bleu(OURS[:1], REFERENCES[:1]).value,))
-    assert "By origin" in to_html(found)
+    assert result.breakdown.origins[0].bleu == pytest.approx(
+        (bleu(OURS[:1], REFERENCES[:1]).value,)
+    )
+    assert "By origin" in to_html(result)
     assert "By origin" not in to_html(reported())
     with pytest.raises(ValueError, match="the file of origins has 2 lines"):
         build_report(SystemOutput(System("mine", OURS)), REFERENCES, origins=["a", "b"])

@@ -66,11 +66,11 @@ def last(found: Comparison) -> SystemComparison:
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("metric", ["bleu", "chrf", "ter"])
 def test_a_clearly_better_system_is_better(metric: str, test: TestMethod):
-    found = last(compared(POOR, GOOD, metrics=[metric], test=test))
+    result = last(compared(POOR, GOOD, metrics=[metric], test=test))
 
-    assert found.verdict == "better"
-    assert found.p is not None
-    assert found.p < 0.05
+    assert result.verdict == "better"
+    assert result.p is not None
+    assert result.p < 0.05
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -81,40 +81,40 @@ def test_a_clearly_worse_system_is_worse(metric: str, test: TestMethod):
 
 @pytest.mark.parametrize("test", TESTS)
 def test_a_system_does_not_differ_from_itself(test: TestMethod):
-    found = last(compared(GOOD, GOOD, test=test))
+    result = last(compared(GOOD, GOOD, test=test))
 
-    assert (found.p, found.verdict) == (1.0, "unclear")
+    assert (result.p, result.verdict) == (1.0, "unclear")
 
 
 @pytest.mark.parametrize("test", TESTS)
 def test_one_line_that_differs_may_be_chance(test: TestMethod):
-    found = last(compared(POOR, [REFERENCES[0], *POOR[1:]], test=test))
+    result = last(compared(POOR, [REFERENCES[0], *POOR[1:]], test=test))
 
-    assert (found.p, found.verdict) == (1.0, "unclear")
+    assert (result.p, result.verdict) == (1.0, "unclear")
 
 
 @pytest.mark.parametrize("test", TESTS)
 def test_two_systems_as_good_as_each_other_are_unclear(test: TestMethod):
     other = worsened(REFERENCES, each=0.1, seed=23)
 
-    found = last(compared(GOOD, other, test=test))
+    result = last(compared(GOOD, other, test=test))
 
-    assert found.verdict == "unclear"
+    assert result.verdict == "unclear"
 
 
 def test_the_baseline_has_no_p():
-    found = compared(POOR, GOOD).metrics[0].systems[0]
+    result = compared(POOR, GOOD).metrics[0].systems[0]
 
-    assert (found.system, found.p, found.verdict) == ("system 0", None, "baseline")
+    assert (result.system, result.p, result.verdict) == ("system 0", None, "baseline")
 
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("language", ["de", "zh"])
 def test_values_are_those_of_evaluate(language: str, test: TestMethod):
-    found = compared(POOR, GOOD, metrics=[], language=language, test=test, samples=23)
+    result = compared(POOR, GOOD, metrics=[], language=language, test=test, samples=23)
 
     for number, lines in enumerate((POOR, GOOD)):
-        assert [(table.metric, table.systems[number].value) for table in found.metrics] == [
+        assert [(table.metric, table.systems[number].value) for table in result.metrics] == [
             (score.name, score.value)
             for score in (
                 bleu(lines, REFERENCES, language=language),
@@ -126,9 +126,9 @@ def test_values_are_those_of_evaluate(language: str, test: TestMethod):
 
 @pytest.mark.parametrize("test", TESTS)
 def test_the_mean_lies_near_the_value(test: TestMethod):
-    for found in compared(POOR, GOOD, test=test).metrics[0].systems:
-        assert 0 < found.margin < 15
-        assert abs(found.mean - found.value) < found.margin
+    for system in compared(POOR, GOOD, test=test).metrics[0].systems:
+        assert 0 < system.margin < 15
+        assert abs(system.mean - system.value) < system.margin
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -151,10 +151,10 @@ def test_a_third_system_changes_nothing_for_the_second():
 
 
 def test_the_signature_says_test_samples_seed_and_tokeniser():
-    found = compared(POOR, GOOD, language="zh", samples=23, seed=17).metrics[0].signature
+    result = compared(POOR, GOOD, language="zh", samples=23, seed=17).metrics[0].signature
 
     for part in ("bs:23|", "seed:17|", "tok:zh|", "version:"):
-        assert part in found
+        assert part in result
 
 
 @pytest.mark.parametrize("before", [None, "99"])
@@ -163,10 +163,10 @@ def test_the_environment_stays_as_it_was(before: str | None, monkeypatch: pytest
     if before is not None:
         monkeypatch.setenv("SACREBLEU_SEED", before)
 
-    found = compared(POOR, GOOD, samples=23)
+    result = compared(POOR, GOOD, samples=23)
 
     assert os.environ.get("SACREBLEU_SEED") == before
-    assert "seed:7" in found.metrics[0].signature
+    assert "seed:7" in result.metrics[0].signature
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -182,9 +182,9 @@ def test_empty_and_tokenised_lines_are_compared_in_silence(
 
 
 def test_the_table_is_aligned_one_block_a_metric():
-    found = str(compared(POOR, GOOD, metrics=["ter", "bleu"], samples=23))
+    result = str(compared(POOR, GOOD, metrics=["ter", "bleu"], samples=23))
 
-    blocks = [block.split("\n") for block in found.split("\n\n")]
+    blocks = [block.split("\n") for block in result.split("\n\n")]
     assert [block[0].split()[0] for block in blocks] == ["BLEU", "TER"]
     for _, _, baseline, other in blocks:
         assert baseline.index("±") == other.index("±")

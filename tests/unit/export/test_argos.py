@@ -52,8 +52,8 @@ def test_the_same_bundle_makes_the_same_bytes(plain: Bundle, tmp_path: Path):
     for name in ("one", "two"):
         write_argos(plain, tmp_path / f"{name}.argosmodel")
 
-    one, two = ((tmp_path / f"{name}.argosmodel").read_bytes() for name in ("one", "two"))
-    assert one == two
+    single, two = ((tmp_path / f"{name}.argosmodel").read_bytes() for name in ("one", "two"))
+    assert single == two
 
 
 def test_a_quantized_package_is_smaller(plain: Bundle, tmp_path: Path):

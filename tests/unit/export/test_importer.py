@@ -36,7 +36,7 @@ def edit_weights(folder: Path, change: Callable[[dict[str, Tensor]], object]) ->
     weights = load_file(folder / "model.safetensors")
     change(weights)
     save_file(
-        {name: one.contiguous() for name, one in weights.items()}, folder / "model.safetensors"
+        {name: item.contiguous() for name, item in weights.items()}, folder / "model.safetensors"
     )
 
 
@@ -75,10 +75,10 @@ def test_the_card_says_where_it_comes_from(folder: Path, tmp_path: Path):
 def test_an_imported_model_translates(folder: Path, tmp_path: Path):
     import_marian(folder).save(tmp_path / "bundle")
 
-    (said,) = Translator.load(tmp_path / "bundle").translate(["the small garden"])
+    (result,) = Translator.load(tmp_path / "bundle").translate(["the small garden"])
 
-    assert said.text
-    assert said.pieces
+    assert result.text
+    assert result.pieces
 
 
 def test_the_pickle_is_read_where_there_is_no_safe_file(foreign: Bundle, folder: Path):
@@ -185,9 +185,9 @@ def test_copies_of_the_one_matrix_and_stored_sinusoids_are_taken_for_granted(
 
 
 def test_languages_can_be_said(folder: Path):
-    said = import_marian(folder, target="nds").languages
+    result = import_marian(folder, target="nds").languages
 
-    assert (said.source, said.target) == ("en", "nds")
+    assert (result.source, result.target) == ("en", "nds")
 
 
 def test_without_a_tokenizers_config_languages_have_their_usual_names(folder: Path):

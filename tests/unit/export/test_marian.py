@@ -32,8 +32,8 @@ def bundle(request: pytest.FixtureRequest) -> Bundle:
 def test_the_folder_holds_what_marian_loads(plain: Bundle, tmp_path: Path):
     write_huggingface(plain, tmp_path / "marian")
 
-    found = {path.name for path in (tmp_path / "marian").iterdir()}
-    assert found == {*FILES, "manifest.json"}
+    result = {path.name for path in (tmp_path / "marian").iterdir()}
+    assert result == {*FILES, "manifest.json"}
 
 
 def test_the_logits_are_equal_when_it_comes_back(bundle: Bundle, tmp_path: Path):

@@ -59,10 +59,10 @@ def test_the_coverage_is_the_share_of_pieces_that_their_own_source_allows():
 def test_what_was_learned_covers_what_the_model_says(learned: LearnedShortlist, bundle: Bundle):
     cut = bundle.tokenizer.encode_all
     sources, targets = cut([s for s, _ in PAIRS]), cut([t for _, t in PAIRS])
-    said = [[one for one in ids if one] for ids in _said(bundle)]
+    result = [[item for item in ids if item] for ids in _said(bundle)]
 
     covered = learned.shortlist.coverage
-    assert learned.coverage == covered(zip(sources, said, strict=True)) >= learning.MIN_COVERAGE
+    assert learned.coverage == covered(zip(sources, result, strict=True)) >= learning.MIN_COVERAGE
     assert learned.references == covered(zip(sources, targets, strict=True))
 
 
@@ -71,7 +71,7 @@ def test_the_sizes_are_those_of_the_list(learned: LearnedShortlist, bundle: Bund
 
     sizes = [len(learned.shortlist.allowed(source)) for source in cut]
     assert learned.sentence == sum(sizes) / 2
-    assert learned.batch == len(learned.shortlist.allowed([one for ids in cut for one in ids]))
+    assert learned.batch == len(learned.shortlist.allowed([item for ids in cut for item in ids]))
 
 
 def test_a_piece_allows_what_it_was_looked_at_for(
@@ -106,12 +106,12 @@ def test_the_least_share_is_the_one_that_the_goal_needs(monkeypatch: pytest.Monk
         learning._ValidationPair((5, 6), (1,), (8, 9, 2)),
     ]
 
-    found: list[float] = []
+    result: list[float] = []
     for goal in (1.0, 0.8, 0.6, 0.4, 0.0001):
         monkeypatch.setattr(learning, "MIN_COVERAGE", goal)
-        found.append(learning._threshold(table, frozenset([2]), held))
+        result.append(learning._threshold(table, frozenset([2]), held))
 
-    assert found == [0.125, 0.25, 0.5, 0.75, learning._IDENTITY]
+    assert result == [0.125, 0.25, 0.5, 0.75, learning._IDENTITY]
 
 
 def test_lists_hold_what_makes_up_enough_the_most_first(monkeypatch: pytest.MonkeyPatch):

@@ -81,25 +81,25 @@ def test_a_head_that_looks_a_step_later_is_read_a_step_later():
     due = looking([0, 1, 2, 1, 3], 4)
     late = np.concatenate([looking([3], 4), due[:-1]])
 
-    found = combined_attention(np.stack([late, due])[:, None])
+    result = combined_attention(np.stack([late, due])[:, None])
 
-    assert (found[:3].argmax(1) == due[:3].argmax(1)).all()
-    assert found[1, 1] > 0.9
+    assert (result[:3].argmax(1) == due[:3].argmax(1)).all()
+    assert result[1, 1] > 0.9
 
 
 def test_a_head_that_agrees_with_none_weighs_little():
     due = looking([0, 1, 2, 1, 3], 4)
     away = looking([3, 3, 3, 0, 0], 4)
 
-    found = combined_attention(np.stack([np.stack([away, away]), np.stack([due, due])]))
+    result = combined_attention(np.stack([np.stack([away, away]), np.stack([due, due])]))
 
-    assert found[0, 0] > 0.85
+    assert result[0, 0] > 0.85
 
 
 def test_a_look_is_shared_out_whole():
-    found = combined_attention(np.random.default_rng(1).dirichlet(np.ones(7), (3, 2, 5)))
+    result = combined_attention(np.random.default_rng(1).dirichlet(np.ones(7), (3, 2, 5)))
 
-    assert np.allclose(found.sum(1), 1.0)
+    assert np.allclose(result.sum(1), 1.0)
 
 
 def test_a_blank_side_has_no_links():
@@ -115,11 +115,11 @@ def test_a_cut_translation_is_aligned_to_its_end():
 
 
 def test_a_models_trace_is_aligned(untrained: Transformer, tokenizer: Tokenizer):
-    read, said = (
+    read, result = (
         [*tokenizer.encode(text), Tokenizer.EOS] for text in ("the old man", "der Mann liest ein")
     )
 
-    links = align(trace(untrained, read, said), tokenizer.pieces(read), tokenizer.pieces(said))
+    links = align(trace(untrained, read, result), tokenizer.pieces(read), tokenizer.pieces(result))
 
     assert [link.target for link in links] == [0, 1, 2, 3]
     assert all(0 <= link.source < 3 for link in links)

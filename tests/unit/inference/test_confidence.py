@@ -95,10 +95,10 @@ def test_a_calibrated_confidence_means_what_it_says():
     log_probs = -chance.exponential(size=4000)
     truth = (chance.random(4000) < 0.2 + 0.6 * np.exp(log_probs)).astype(np.float64)
 
-    found = fit_calibration(log_probs[:2000], truth[:2000])
+    result = fit_calibration(log_probs[:2000], truth[:2000])
 
-    assert found is not None
-    confidences = [found.confidence(one) for one in log_probs[2000:]]
+    assert result is not None
+    confidences = [result.confidence(log_prob) for log_prob in log_probs[2000:]]
     assert calibration_error(confidences, truth[2000:].tolist()) < 0.05
     assert calibration_error(np.exp(log_probs[2000:]).tolist(), truth[2000:].tolist()) > 0.08
 
@@ -108,11 +108,11 @@ def test_no_value_rests_on_few_observations():
     truth = np.zeros(2 * MIN_OBSERVATIONS)
     truth[-1] = 1.0  # the likeliest word of all was right
 
-    found = fit_calibration(log_probs, truth)
+    result = fit_calibration(log_probs, truth)
 
-    assert found is not None
-    assert found.worth == (0.0, 1 / MIN_OBSERVATIONS)
-    assert found.observations == 2 * MIN_OBSERVATIONS
+    assert result is not None
+    assert result.worth == (0.0, 1 / MIN_OBSERVATIONS)
+    assert result.observations == 2 * MIN_OBSERVATIONS
 
 
 def test_too_few_observations_make_no_calibration():
@@ -123,18 +123,18 @@ def test_too_few_observations_make_no_calibration():
 
 
 def test_words_that_all_weigh_the_same_have_one_confidence():
-    found = fit_calibration(
+    result = fit_calibration(
         np.full(2 * MIN_OBSERVATIONS, -0.5), np.tile([0.0, 1.0], MIN_OBSERVATIONS)
     )
 
-    assert found is not None
-    assert found.worth == (0.5,)
+    assert result is not None
+    assert result.worth == (0.5,)
 
 
 def test_a_word_is_as_likely_as_its_unlikeliest_piece():
-    said = scored_words(["▁ein", "▁Wind", "hund", ".", "</s>"], [-0.1, -0.2, -3.0, -0.3, -9.0])
+    result = scored_words(["▁ein", "▁Wind", "hund", ".", "</s>"], [-0.1, -0.2, -3.0, -0.3, -9.0])
 
-    assert said == (ScoredWord("ein", -0.1), ScoredWord("Windhund.", -3.0))
+    assert result == (ScoredWord("ein", -0.1), ScoredWord("Windhund.", -3.0))
 
 
 @pytest.mark.parametrize(
@@ -157,23 +157,23 @@ def test_a_word_is_right_if_the_reference_still_has_it(
 
 
 def test_words_are_fitted_on_whether_they_are_right():
-    said = [(ScoredWord("gut", -0.1), ScoredWord("falsch", -5.0))] * MIN_OBSERVATIONS
+    actual = [(ScoredWord("gut", -0.1), ScoredWord("falsch", -5.0))] * MIN_OBSERVATIONS
 
-    found = fit_words(said, ["gut"] * MIN_OBSERVATIONS)
+    result = fit_words(actual, ["gut"] * MIN_OBSERVATIONS)
 
-    assert found is not None
-    assert (found.log_probs, found.worth) == ((-5.0, pytest.approx(-0.1)), (0.0, 1.0))
+    assert result is not None
+    assert (result.log_probs, result.worth) == ((-5.0, pytest.approx(-0.1)), (0.0, 1.0))
 
 
 def test_sentences_are_fitted_on_their_chrf():
     translations = ["abc", "xyz"] * MIN_OBSERVATIONS
 
-    found = fit_sentences(
+    result = fit_sentences(
         [-0.5, -2.0] * MIN_OBSERVATIONS, translations, ["abc"] * (2 * MIN_OBSERVATIONS)
     )
 
-    assert found is not None
-    assert (found.confidence(-0.5), found.confidence(-2.0)) == (pytest.approx(1.0), 0.0)
+    assert result is not None
+    assert (result.confidence(-0.5), result.confidence(-2.0)) == (pytest.approx(1.0), 0.0)
 
 
 def test_a_model_that_was_not_calibrated_has_no_confidence():
@@ -189,9 +189,9 @@ def test_words_and_sentences_have_their_own_calibration():
     other = Calibration(log_probs=(-1.0,), worth=(0.25,), observations=100)
     both = Confidence(words=LINE, sentences=other)
 
-    said = word_confidences(both, ["▁a", "b", "</s>"], [-0.5, -2.0, -7.0])
+    result = word_confidences(both, ["▁a", "b", "</s>"], [-0.5, -2.0, -7.0])
 
-    assert said == (("ab", 0.5),)
+    assert result == (("ab", 0.5),)
     assert both.sentence_confidence([-1.0, -3.0]) == 0.25
 
 

@@ -75,11 +75,11 @@ def test_a_loop_is_searched_again_without_repetition(
 ):
     engine = looping(tokenizer, second="zwei Kinder")
 
-    found = searched([engine], tokenizer, request_, model=untrained)
+    result = searched([engine], tokenizer, request_, model=untrained)
 
-    assert text(found, request_, tokenizer) == "zwei Kinder"
+    assert text(result, request_, tokenizer) == "zwei Kinder"
     assert engine.constraints == [UNCONSTRAINED, DecodingConstraints(no_repeat=3)]
-    assert (found.flags, found.retried) == ({request_: LOOP}, {request_})
+    assert (result.flags, result.retried) == ({request_: LOOP}, {request_})
 
 
 def test_of_two_loops_the_first_is_kept_and_flagged(
@@ -87,10 +87,10 @@ def test_of_two_loops_the_first_is_kept_and_flagged(
 ):
     engine = looping(tokenizer, second="Buch Buch Buch Buch Buch Buch")
 
-    found = searched([engine], tokenizer, request_, model=untrained)
+    result = searched([engine], tokenizer, request_, model=untrained)
 
-    assert text(found, request_, tokenizer) == "Ball Ball Ball Ball Ball"
-    assert (found.flags, found.retried) == ({request_: LOOP}, set())
+    assert text(result, request_, tokenizer) == "Ball Ball Ball Ball Ball"
+    assert (result.flags, result.retried) == ({request_: LOOP}, set())
 
 
 @pytest.mark.parametrize(("nats", "taken"), [(0.2, True), (0.3, False)])
@@ -106,10 +106,10 @@ def test_a_second_try_is_taken_unless_it_is_far_less_probable_per_piece(
     log_probs = iter([-1.0, -1.0 - nats])
     monkeypatch.setattr(decode, "novel_log_prob", lambda ids, values: next(log_probs))
 
-    found = searched([engine], tokenizer, request_, model=untrained)
+    result = searched([engine], tokenizer, request_, model=untrained)
 
-    assert text(found, request_, tokenizer) == ("zwei Kinder" if taken else "Ball " * 4 + "Ball")
-    assert (found.flags, found.retried) == ({request_: LOOP}, {request_} if taken else set())
+    assert text(result, request_, tokenizer) == ("zwei Kinder" if taken else "Ball " * 4 + "Ball")
+    assert (result.flags, result.retried) == ({request_: LOOP}, {request_} if taken else set())
 
 
 def test_without_token_scores_the_model_gives_them(
@@ -137,10 +137,10 @@ def test_a_loop_is_left_alone_where_that_is_asked(
     engine = looping(tokenizer, second="zwei Kinder")
     how = replace(HOW, extras=Extras(retry_loops=False))
 
-    found = searched([engine], tokenizer, request_, model=untrained, how=how)
+    result = searched([engine], tokenizer, request_, model=untrained, how=how)
 
     assert len(engine.asked) == 1
-    assert (found.flags, found.retried) == ({}, set())
+    assert (result.flags, result.retried) == ({}, set())
 
 
 def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_again(
@@ -149,10 +149,10 @@ def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_aga
     engine = looping(tokenizer, second="zwei Kinder")
     how = replace(HOW, constraints=DecodingConstraints(no_repeat=2))
 
-    found = searched([engine], tokenizer, request_, model=untrained, how=how)
+    result = searched([engine], tokenizer, request_, model=untrained, how=how)
 
     assert len(engine.asked) == 1
-    assert (found.flags, found.retried) == ({request_: LOOP}, set())
+    assert (result.flags, result.retried) == ({request_: LOOP}, set())
 
 
 def test_a_source_that_is_only_repetition_is_flagged_and_not_searched_again(
@@ -163,10 +163,10 @@ def test_a_source_that_is_only_repetition_is_flagged_and_not_searched_again(
     loop = tokenizer.encode("Ball " * 40)
     engine = Scripted(lambda request, constraints: [loop])
 
-    found = searched([engine], tokenizer, noise, model=untrained)
+    result = searched([engine], tokenizer, noise, model=untrained)
 
     assert len(engine.asked) == 1
-    assert (list(found.flags), found.retried) == ([noise], set())
+    assert (list(result.flags), result.retried) == ([noise], set())
 
 
 def test_a_loop_that_no_engine_can_mend_is_flagged_and_no_error(
@@ -177,10 +177,10 @@ def test_a_loop_that_no_engine_can_mend_is_flagged_and_no_error(
         refuse=lambda constraints: "no-repeat" if constraints.no_repeat else "",
     )
 
-    found = searched([engine], tokenizer, request_, model=untrained)
+    result = searched([engine], tokenizer, request_, model=untrained)
 
-    assert text(found, request_, tokenizer) == "Ball Ball Ball Ball Ball"
-    assert (found.flags, found.retried) == ({request_: LOOP}, set())
+    assert text(result, request_, tokenizer) == "Ball Ball Ball Ball Ball"
+    assert (result.flags, result.retried) == ({request_: LOOP}, set())
 
 
 def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
@@ -193,16 +193,16 @@ def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
     )
     quick.preferred_batches = 8
     slow = Scripted(lambda request, constraints: [other])
-    requests = {Request((2, 3, one)) for one in range(4, 9)}
+    requests = {Request((2, 3, item)) for item in range(4, 9)}
     how = replace(HOW, batch_tokens=2 * 2 * 4)  # two rows of beam 2, EOS counted
 
-    found = Searcher([quick, slow], tokenizer, model=untrained).search(
-        requests, how, terms={}, progress=SentenceProgress([[one] for one in requests], None)
+    result = Searcher([quick, slow], tokenizer, model=untrained).search(
+        requests, how, terms={}, progress=SentenceProgress([[item] for item in requests], None)
     )
 
     assert [len(batch) for batch in quick.asked] == [5]
     assert [len(batch) for batch in slow.asked] == [2, 2, 1]
-    assert found.retried == requests
+    assert result.retried == requests
 
 
 def test_what_no_engine_can_do_is_refused_where_there_is_nothing_to_search(
@@ -222,11 +222,11 @@ def test_the_first_engine_that_can_is_asked(
     untrained: Transformer, tokenizer: Tokenizer, request_: Request
 ):
     picky = Scripted(constant(tokenizer, "Buch"), refuse=lambda constraints: "anything")
-    able, third = (Scripted(constant(tokenizer, one)) for one in ("Ball", "Milch"))
+    able, third = (Scripted(constant(tokenizer, item)) for item in ("Ball", "Milch"))
 
-    found = searched([picky, able, third], tokenizer, request_, model=untrained)
+    result = searched([picky, able, third], tokenizer, request_, model=untrained)
 
-    assert text(found, request_, tokenizer) == "Ball"
+    assert text(result, request_, tokenizer) == "Ball"
     assert (picky.asked, third.asked) == ([], [])
 
 
@@ -259,12 +259,12 @@ def test_the_hypothesis_that_the_others_agree_with_comes_first(
     texts = ("Milch am Fluss", "zwei Kinder spielen", "zwei Kinder spielen")
     how = replace(HOW, extras=Extras(mbr=True))
 
-    found = searched(
+    result = searched(
         [Scripted(constant(tokenizer, *texts))], tokenizer, request_, model=untrained, how=how
     )
 
-    assert text(found, request_, tokenizer) == "zwei Kinder spielen"
-    assert len(found.hypotheses[request_]) == 3
+    assert text(result, request_, tokenizer) == "zwei Kinder spielen"
+    assert len(result.hypotheses[request_]) == 3
 
 
 @pytest.mark.parametrize(
@@ -284,9 +284,9 @@ def test_draws_weigh_alike_and_hypotheses_of_a_beam_by_their_probability(
     engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"), gap=5.0)
     how = replace(HOW, constraints=constraints, extras=Extras(mbr=True))
 
-    found = searched([engine], tokenizer, request_, model=untrained, how=how)
+    result = searched([engine], tokenizer, request_, model=untrained, how=how)
 
-    assert text(found, request_, tokenizer) == best
+    assert text(result, request_, tokenizer) == best
 
 
 Looks = Callable[[dict[str, int]], None]
@@ -303,11 +303,11 @@ def looks(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Looks:
             for word in group_pieces(pieces):
                 spelt = "".join(pieces[place] for place in word).strip("▁")
                 places[list(word)] = words.get(spelt, len(source) - 1)
-            one = np.eye(len(source))[places]
+            single = np.eye(len(source))[places]
             return Trace(
                 encoder=np.zeros((1, 1, len(source), len(source))),
                 decoder=np.zeros((1, 1, len(target), len(target))),
-                cross=one[None, None],
+                cross=single[None, None],
                 log_probs=np.zeros(len(target)),
             )
 
@@ -331,7 +331,7 @@ class Scene:
 
     def search(self, *terms: tuple[int, str], how: DecodeOptions = HOW) -> DecodeResult:
         """Search with terms, each with its place in the source."""
-        wanted = tuple(TermConstraint((place,), ids(self.tokenizer, said)) for place, said in terms)
+        wanted = tuple(TermConstraint((place,), ids(self.tokenizer, item)) for place, item in terms)
         tell = SentenceProgress([[self.request]], None)
         return self.searcher.search(
             {self.request}, how, terms={self.request: wanted}, progress=tell
@@ -339,7 +339,7 @@ class Scene:
 
     def prefixes(self) -> list[str]:
         """What each search had to begin with."""
-        return [self.tokenizer.decode(one.prefix) for (one,) in self.engine.asked]
+        return [self.tokenizer.decode(item.prefix) for (item,) in self.engine.asked]
 
     def said(self, found: DecodeResult) -> str:
         return text(found, self.request, self.tokenizer)
@@ -379,10 +379,10 @@ def test_a_term_goes_where_the_model_looks_at_its_source_and_the_search_goes_on_
         }
     )
 
-    found = here.search((2, "Ball"))
+    result = here.search((2, "Ball"))
 
     assert here.prefixes() == ["", "ein Buch auf dem Ball"]
-    assert here.said(found) == "ein Buch auf dem Ball im Garten"
+    assert here.said(result) == "ein Buch auf dem Ball im Garten"
 
 
 def test_several_terms_are_placed_from_left_to_right(
@@ -397,23 +397,23 @@ def test_several_terms_are_placed_from_left_to_right(
         }
     )
 
-    found = here.search((2, "Ball"), (5, "Haus"))
+    result = here.search((2, "Ball"), (5, "Haus"))
 
     assert here.prefixes() == ["", "ein Haus", "ein Haus am Ball"]
-    assert here.said(found) == "ein Haus am Ball"
+    assert here.said(result) == "ein Haus am Ball"
 
 
 def test_a_term_that_would_not_fit_is_left(scene: MakeScene, tokenizer: Tokenizer, looks: Looks):
     looks({"Markt": 2})
-    said = ids(tokenizer, "ein Buch auf dem Markt")
-    here = scene({"": said})
+    actual = ids(tokenizer, "ein Buch auf dem Markt")
+    here = scene({"": actual})
     fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus"))
     how = replace(HOW, constraints=DecodingConstraints(max_length=fits))
 
-    found = here.search((2, "Haus"), how=how)
+    result = here.search((2, "Haus"), how=how)
 
     assert here.prefixes() == [""]
-    assert here.said(found) == "ein Buch auf dem Markt"
+    assert here.said(result) == "ein Buch auf dem Markt"
 
 
 def test_a_term_fits_if_eos_has_room_behind_it(
@@ -424,9 +424,9 @@ def test_a_term_fits_if_eos_has_room_behind_it(
     fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus")) + 1
     how = replace(HOW, constraints=DecodingConstraints(max_length=fits))
 
-    found = here.search((2, "Haus"), how=how)
+    result = here.search((2, "Haus"), how=how)
 
-    assert here.said(found) == "ein Buch auf dem Haus"
+    assert here.said(result) == "ein Buch auf dem Haus"
 
 
 def longer(scene: MakeScene, tokenizer: Tokenizer) -> Scene:
@@ -444,8 +444,8 @@ def longer(scene: MakeScene, tokenizer: Tokenizer) -> Scene:
 
 def likely(monkeypatch: pytest.MonkeyPatch, *ids_: int) -> None:
     """Let these be the likeliest next pieces."""
-    found = [NextPiece(one, -1.0 - rank) for rank, one in enumerate(ids_)]
-    monkeypatch.setattr(TorchEngine, "next_pieces", lambda self, request, k: found)
+    result = [NextPiece(item, -1.0 - rank) for rank, item in enumerate(ids_)]
+    monkeypatch.setattr(TorchEngine, "next_pieces", lambda self, request, k: result)
 
 
 def test_a_term_that_became_a_longer_word_is_closed_by_the_likeliest_other_piece(
@@ -455,10 +455,10 @@ def test_a_term_that_became_a_longer_word_is_closed_by_the_likeliest_other_piece
     here = longer(scene, tokenizer)
     likely(monkeypatch, ids(tokenizer, "Balle")[-1], ids(tokenizer, "und")[0], EOS)
 
-    found = here.search((2, "Ball"))
+    result = here.search((2, "Ball"))
 
     assert here.prefixes() == ["", "ein Ball", "ein Ball u"]
-    assert here.said(found) == "ein Ball und"
+    assert here.said(result) == "ein Ball und"
 
 
 def test_a_term_is_closed_by_the_translations_end_where_that_is_likeliest(
@@ -472,9 +472,9 @@ def test_a_term_is_closed_by_the_translations_end_where_that_is_likeliest(
     here = longer(scene, tokenizer)
     likely(monkeypatch, ids(tokenizer, "Balle")[-1], EOS, ids(tokenizer, "und")[0])
 
-    found = here.search((2, "Ball"))
+    result = here.search((2, "Ball"))
 
-    (only,) = found.hypotheses[here.request]
+    (only,) = result.hypotheses[here.request]
     assert here.prefixes() == ["", "ein Ball"]
     assert only.ids == (*ids(tokenizer, "ein Ball"), EOS)
     assert only.log_probs == ours.score([(here.request.source, only.ids[:-1])])[0]
@@ -490,9 +490,9 @@ def test_a_term_is_closed_by_the_end_where_nothing_else_has_room(
         HOW, constraints=DecodingConstraints(max_length=len(ids(tokenizer, "ein Ball")) + 1)
     )
 
-    found = here.search((2, "Ball"), how=how)
+    result = here.search((2, "Ball"), how=how)
 
-    assert here.said(found) == "ein Ball"
+    assert here.said(result) == "ein Ball"
 
 
 def test_an_end_that_comes_too_early_closes_no_term(
@@ -502,11 +502,11 @@ def test_an_end_that_comes_too_early_closes_no_term(
     here = longer(scene, tokenizer)
     likely(monkeypatch, EOS, ids(tokenizer, "und")[0])
 
-    found = here.search(
+    result = here.search(
         (2, "Ball"), how=replace(HOW, constraints=DecodingConstraints(min_length=5))
     )
 
-    assert here.said(found) == "ein Ball und"
+    assert here.said(result) == "ein Ball und"
 
 
 def test_a_loop_behind_a_term_is_searched_again_behind_it(
@@ -523,12 +523,12 @@ def test_a_loop_behind_a_term_is_searched_again_behind_it(
     searcher = Searcher([engine, ours], tokenizer, model=untrained)
     here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
-    found = here.search((2, "Ball"))
+    result = here.search((2, "Ball"))
 
     assert here.prefixes() == ["", "ein Ball", "ein Ball"]
-    assert here.said(found) == "ein Ball im Garten"
-    assert found.flags == {request_: 'repetition ("und" ×5)'}
-    assert found.retried == {request_}
+    assert here.said(result) == "ein Ball im Garten"
+    assert result.flags == {request_: 'repetition ("und" ×5)'}
+    assert result.retried == {request_}
 
 
 def test_the_translation_that_is_agreed_on_says_the_terms(
@@ -538,12 +538,12 @@ def test_the_translation_that_is_agreed_on_says_the_terms(
 
     def say(request: Request, constraints: DecodingConstraints) -> list[tuple[int, ...]]:
         texts = ["im Garten"] if request.prefix else ["ein Ball", "ein Buch", "ein Buch"]
-        return [ids(tokenizer, one) for one in texts]
+        return [ids(tokenizer, item) for item in texts]
 
     engine = Scripted(say)
     searcher = Searcher([engine, ours], tokenizer, model=untrained)
     here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
-    found = here.search((2, "Ball"), how=replace(HOW, extras=Extras(mbr=True)))
+    result = here.search((2, "Ball"), how=replace(HOW, extras=Extras(mbr=True)))
 
-    assert here.said(found) == "ein Ball im Garten"
+    assert here.said(result) == "ein Ball im Garten"

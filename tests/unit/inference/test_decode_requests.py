@@ -29,7 +29,7 @@ def test_a_prefix_is_that_of_its_sentence_and_tidied(tokenizer: Tokenizer):
         ["a ball", "a book"], ["", " ein\tBuch "], config=CONFIG, tokenizer=tokenizer
     )
 
-    assert [one.prefix for (one,) in asked.requests] == [(), ids(tokenizer, "ein Buch")]
+    assert [item.prefix for (item,) in asked.requests] == [(), ids(tokenizer, "ein Buch")]
 
 
 def test_of_a_long_sentence_the_first_part_gets_the_prefix(tokenizer: Tokenizer):
@@ -54,9 +54,9 @@ def test_a_sentence_gets_the_terms_that_it_calls_for(tokenizer: Tokenizer):
     asked = build_requests(sentences, ["", ""], config=CONFIG, tokenizer=tokenizer, glossary=TERMS)
 
     ((first,), _) = asked.requests
-    assert {request: [one.target_ids for one in some] for request, some in asked.terms.items()} == {
-        first: [ids(tokenizer, "Ball")]
-    }
+    assert {
+        request: [item.target_ids for item in some] for request, some in asked.terms.items()
+    } == {first: [ids(tokenizer, "Ball")]}
 
 
 def test_each_part_of_a_long_sentence_gets_its_own_terms(tokenizer: Tokenizer):
@@ -66,8 +66,8 @@ def test_each_part_of_a_long_sentence_gets_its_own_terms(tokenizer: Tokenizer):
     asked = build_requests([line], [""], config=short, tokenizer=tokenizer, glossary=TERMS)
 
     first, *_, last = asked.requests[0]
-    assert [one.target_ids for one in asked.terms[first]] == [ids(tokenizer, "Ball")]
-    assert [one.target_ids for one in asked.terms[last]] == [ids(tokenizer, "Buch")]
+    assert [item.target_ids for item in asked.terms[first]] == [ids(tokenizer, "Ball")]
+    assert [item.target_ids for item in asked.terms[last]] == [ids(tokenizer, "Buch")]
     for part in (first, last):
         (term,) = asked.terms[part]
         assert all(0 <= place < len(part.source) for place in term.source_positions)

@@ -62,9 +62,9 @@ def lacks(tokenizer: Tokenizer, text: str, *terms: TermConstraint) -> list[TermC
     ],
 )
 def test_a_terms_pieces_are_those_of_its_words(tokenizer: Tokenizer, text: str):
-    (one,) = found(text, tokenizer, BALL)
+    (single,) = found(text, tokenizer, BALL)
 
-    assert spelt(text, one, tokenizer).lower() == "ball"
+    assert spelt(text, single, tokenizer).lower() == "ball"
 
 
 def test_a_terms_pieces_are_found_behind_characters_spelt_in_bytes():
@@ -73,9 +73,9 @@ def test_a_terms_pieces_are_found_behind_characters_spelt_in_bytes():
     text = "☃ö ball"
     assert any(piece.startswith("<0x") for piece in bytewise.pieces(bytewise.encode(text)))
 
-    (one,) = found(text, bytewise, BALL)
+    (single,) = found(text, bytewise, BALL)
 
-    assert spelt(text, one, bytewise) == "ball"
+    assert spelt(text, single, bytewise) == "ball"
 
 
 def test_terms_are_found_each_at_its_own_place(tokenizer: Tokenizer):
@@ -83,8 +83,8 @@ def test_terms_are_found_each_at_its_own_place(tokenizer: Tokenizer):
 
     first, second = found(text, tokenizer, BALL, Term("book", "Buch"))
 
-    assert [spelt(text, one, tokenizer) for one in (first, second)] == ["book", "ball"]
-    assert [one.target_ids for one in (first, second)] == [
+    assert [spelt(text, item, tokenizer) for item in (first, second)] == ["book", "ball"]
+    assert [item.target_ids for item in (first, second)] == [
         ids(tokenizer, "Buch"),
         ids(tokenizer, "Ball"),
     ]
@@ -93,17 +93,17 @@ def test_terms_are_found_each_at_its_own_place(tokenizer: Tokenizer):
 def test_a_term_of_two_words_has_the_pieces_of_both(tokenizer: Tokenizer):
     text = "the red ball in the garden"
 
-    (one,) = found(text, tokenizer, Term("red ball", "Ball"))
+    (single,) = found(text, tokenizer, Term("red ball", "Ball"))
 
-    assert spelt(text, one, tokenizer).replace("▁", " ") == "red ball"
+    assert spelt(text, single, tokenizer).replace("▁", " ") == "red ball"
 
 
 def test_what_is_met_twice_is_wanted_once_at_the_first_place(tokenizer: Tokenizer):
     text = "a ball and a ball"
 
-    (one,) = found(text, tokenizer, BALL)
+    (single,) = found(text, tokenizer, BALL)
 
-    assert max(one.source_positions) < len(tokenizer.encode("a ball and"))
+    assert max(single.source_positions) < len(tokenizer.encode("a ball and"))
 
 
 def test_pieces_of_a_part_that_begins_within_a_word_are_found():
@@ -148,11 +148,11 @@ def looking(monkeypatch: pytest.MonkeyPatch, rows: Sequence[int], *, columns: in
 
     def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
         assert len(target) == len(rows)
-        one = np.eye(columns)[list(rows)]
+        single = np.eye(columns)[list(rows)]
         return Trace(
             encoder=np.zeros((1, 1, columns, columns)),
             decoder=np.zeros((1, 1, len(rows), len(rows))),
-            cross=one[None, None],
+            cross=single[None, None],
             log_probs=np.zeros(len(rows)),
         )
 

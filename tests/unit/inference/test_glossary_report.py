@@ -7,11 +7,11 @@ ICE = Term("ice cream", "Eis am Stiel")
 
 
 def test_a_term_is_honoured_where_its_target_stands():
-    found = glossary_report(
+    result = glossary_report(
         [("a dog", "ein Hund"), ("no cat", "nichts"), ("dog", "Hund")], (DOG, CAT)
     )
 
-    assert found.counts == (TermCount(DOG, 2, 2, 0, 0), TermCount(CAT, 1, 0, 0, 2))
+    assert result.counts == (TermCount(DOG, 2, 2, 0, 0), TermCount(CAT, 1, 0, 0, 2))
 
 
 def test_a_target_where_no_term_applied_counts_nothing():
@@ -37,15 +37,15 @@ def test_a_word_that_only_ends_like_the_target_is_neither():
 
 
 def test_one_word_answers_for_one_term():
-    found = glossary_report([("a dog and a hound", "ein Hund")], (DOG, HOUND))
+    result = glossary_report([("a dog and a hound", "ein Hund")], (DOG, HOUND))
 
-    assert [count.applied for count in found.counts] == [1, 0]
+    assert [count.applied for count in result.counts] == [1, 0]
 
 
 def test_one_longer_word_answers_for_one_term():
-    found = glossary_report([("a dog and a hound", "zwei Hunde")], (DOG, HOUND))
+    result = glossary_report([("a dog and a hound", "zwei Hunde")], (DOG, HOUND))
 
-    assert [count.inflected for count in found.counts] == [1, 0]
+    assert [count.inflected for count in result.counts] == [1, 0]
 
 
 def test_all_words_of_a_target_must_stand_there():
@@ -82,9 +82,9 @@ def test_counts_of_two_batches_are_one():
 
 
 def test_the_summary_names_what_was_not_honoured():
-    found = glossary_report([("dog dog cat", "Hund Hunde Katze")], (DOG, CAT))
+    result = glossary_report([("dog dog cat", "Hund Hunde Katze")], (DOG, CAT))
 
-    assert found.summary() == (
+    assert result.summary() == (
         "glossary: 2 of 3 terms applied\n  dog → Hund: 1 of 2, 1 more inflected; see line 1"
     )
 

@@ -108,13 +108,13 @@ def test_there_is_no_remedy_twice(count: int):
 
 @given(st.lists(st.sampled_from(["▁a", "b", "▁c"]), max_size=40))
 def test_what_the_remedy_allows_is_no_loop(drawn: list[str]):
-    said: list[str] = []
+    result: list[str] = []
     for piece in drawn:  # as a search does it: what would repeat a run is not said
-        runs = [said[start : start + NO_REPEAT] for start in range(len(said) - NO_REPEAT + 1)]
-        if [*said, piece][-NO_REPEAT:] not in runs:
-            said.append(piece)
+        runs = [result[start : start + NO_REPEAT] for start in range(len(result) - NO_REPEAT + 1)]
+        if [*result, piece][-NO_REPEAT:] not in runs:
+            result.append(piece)
 
-    assert not detect_repetition(SOURCE, said).startswith("repetition")
+    assert not detect_repetition(SOURCE, result).startswith("repetition")
 
 
 def test_a_second_try_without_fault_is_better():

@@ -94,24 +94,26 @@ def echoing(echo: Echo, translator: Translator, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_translations_come_in_the_order_of_the_sentences(echoing: Translator):
-    found = echoing.translate(SENTENCES, batch_tokens=60)
+    result = echoing.translate(SENTENCES, batch_tokens=60)
 
-    assert [one.source for one in found] == SENTENCES
-    assert [one.text for one in found] == [sentence.strip() for sentence in SENTENCES]
+    assert [item.source for item in result] == SENTENCES
+    assert [item.text for item in result] == [sentence.strip() for sentence in SENTENCES]
 
 
 def test_a_sentence_fares_the_same_alone_and_among_others(translator: Translator):
     together = translator.translate(SENTENCES)
 
     alone = [translator.translate([sentence])[0] for sentence in SENTENCES]
-    assert [one.text for one in alone] == [one.text for one in together]
-    assert [one.score for one in alone] == pytest.approx([one.score for one in together], abs=1e-4)
+    assert [item.text for item in alone] == [item.text for item in together]
+    assert [item.score for item in alone] == pytest.approx(
+        [item.score for item in together], abs=1e-4
+    )
 
 
 def test_a_blank_line_gives_an_empty_text_without_the_model(echoing: Translator, echo: Echo):
-    found = echoing.translate(["", " ", "\t\u2028\n"])
+    result = echoing.translate(["", " ", "\t\u2028\n"])
 
-    assert [(one.text, one.pieces, one.parts) for one in found] == [("", (), 1)] * 3
+    assert [(item.text, item.pieces, item.parts) for item in result] == [("", (), 1)] * 3
     assert echo.batches == []
 
 
@@ -127,19 +129,19 @@ def test_a_batch_stays_within_its_tokens_and_equal_sentences_are_searched_once(
 
 
 def test_text_is_tidied_as_in_training(echoing: Translator):
-    (found,) = echoing.translate([" the\u2028old\tman\x07 "])
+    (result,) = echoing.translate([" the\u2028old\tman\x07 "])
 
-    assert found.text == "the old man"
+    assert result.text == "the old man"
 
 
 def test_a_long_line_is_cut_where_words_begin(echoing: Translator, echo: Echo):
     line = "zwei Kinder spielen mit einem roten Ball im Garten am Fluss"
 
-    (found,) = echoing.translate([line])
+    (result,) = echoing.translate([line])
 
     parts = [part for batch in echo.batches for part in batch]
-    assert found.parts == len(parts) > 1
-    assert found.text == line
+    assert result.parts == len(parts) > 1
+    assert result.text == line
     assert all(len(part) <= 23 for part in parts)
     assert all(echo.tokenizer.pieces(part)[0].startswith("▁") for part in parts)
 
@@ -149,17 +151,17 @@ def test_a_cut_is_as_late_as_it_can_be(echoing: Translator, echo: Echo, tokenize
     room = len(tokenizer.encode(words))
     echoing.search = dataclasses.replace(SEARCH, max_source=room)
 
-    (found,) = echoing.translate([f"{words} {words}"])
+    (result,) = echoing.translate([f"{words} {words}"])
 
     assert echo.batches == [[tuple(tokenizer.encode(words))]]
-    assert (found.text, found.parts) == (f"{words} {words}", 2)
+    assert (result.text, result.parts) == (f"{words} {words}", 2)
 
 
 def test_a_word_too_long_for_the_model_is_cut_between_pieces(echoing: Translator, echo: Echo):
-    (found,) = echoing.translate(["z" * 60])
+    (result,) = echoing.translate(["z" * 60])
 
-    assert found.parts == 3
-    assert found.text.replace(" ", "") == "z" * 60
+    assert result.parts == 3
+    assert result.text.replace(" ", "") == "z" * 60
 
 
 def test_a_long_line_of_the_longest_length_stays_whole(echoing: Translator, tokenizer: Tokenizer):
@@ -194,10 +196,10 @@ def test_a_line_with_more_pieces_than_the_model_has_positions_is_split(
     line = "zwei Kinder spielen mit einem roten Ball"
     assert len(tokenizer.encode(line)) > 10
 
-    (found,) = translator.translate([line])
+    (result,) = translator.translate([line])
 
-    assert found.parts > 1
-    assert len(found.pieces) <= found.parts * 11
+    assert result.parts > 1
+    assert len(result.pieces) <= result.parts * 11
 
 
 def test_a_line_of_as_many_pieces_as_positions_for_them_and_eos_stays_whole(
@@ -208,31 +210,31 @@ def test_a_line_of_as_many_pieces_as_positions_for_them_and_eos_stays_whole(
     for given, parts in ((rows, 1), (rows - 1, 2)):
         model = ending(untrained, rows=given)
 
-        (found,) = Translator.from_parts(model, tokenizer, search=SEARCH).translate([line])
+        (result,) = Translator.from_parts(model, tokenizer, search=SEARCH).translate([line])
 
-        assert found.parts == parts
+        assert result.parts == parts
 
 
 def test_a_part_is_scored_for_each_piece(translator: Translator):
-    for one in translator.translate(SENTENCES):
-        assert len(one.pieces) == len(one.log_probs)
-        assert all(log_prob <= 0 for log_prob in one.log_probs)
+    for item in translator.translate(SENTENCES):
+        assert len(item.pieces) == len(item.log_probs)
+        assert all(log_prob <= 0 for log_prob in item.log_probs)
 
 
 def test_the_others_are_the_next_best(translator: Translator):
-    (found,) = translator.translate(["the old man"], num_return_sequences=3)
+    (result,) = translator.translate(["the old man"], num_return_sequences=3)
 
-    assert len(found.others) == 2
-    assert found.score >= found.others[0].score >= found.others[1].score
+    assert len(result.others) == 2
+    assert result.score >= result.others[0].score >= result.others[1].score
 
 
 def test_the_others_of_a_long_line_combine_its_parts(echoing: Translator):
     echoing.search = dataclasses.replace(SEARCH, max_source=5)
 
-    (found,) = echoing.translate(["the old man reads"], num_return_sequences=3)
+    (result,) = echoing.translate(["the old man reads"], num_return_sequences=3)
 
-    assert found.parts > 1
-    assert found.score > found.others[0].score >= found.others[1].score
+    assert result.parts > 1
+    assert result.score > result.others[0].score >= result.others[1].score
 
 
 @pytest.mark.parametrize("nbest", [0, 4])
@@ -250,10 +252,12 @@ def test_the_beam_is_named_when_it_is_out_of_range(translator: Translator):
 
 
 def test_a_setting_of_the_call_wins_over_the_models_own(echoing: Translator):
-    (found,) = echoing.translate(["bread"], num_beams=7, length_penalty=0.0, num_return_sequences=7)
+    (result,) = echoing.translate(
+        ["bread"], num_beams=7, length_penalty=0.0, num_return_sequences=7
+    )
 
-    assert len(found.others) == 6
-    assert found.score == pytest.approx(sum(found.log_probs))
+    assert len(result.others) == 6
+    assert result.score == pytest.approx(sum(result.log_probs))
 
 
 def test_what_is_no_text_is_named_by_its_line(translator: Translator):
@@ -268,9 +272,9 @@ def test_a_single_sentence_is_not_taken_for_its_letters(translator: Translator):
 
 
 def test_sentences_may_come_one_by_one(echoing: Translator):
-    found = echoing.translate(sentence for sentence in SENTENCES)
+    result = echoing.translate(sentence for sentence in SENTENCES)
 
-    assert len(found) == len(SENTENCES)
+    assert len(result) == len(SENTENCES)
 
 
 def test_no_sentences_have_no_translations(translator: Translator):
@@ -317,17 +321,17 @@ def scripted(
 
 
 def test_one_prefix_is_that_of_every_translation(translator: Translator):
-    found = translator.translate(["the old man", "", "bread"], prefix="ein Buch")
+    result = translator.translate(["the old man", "", "bread"], prefix="ein Buch")
 
-    assert [one.text.startswith("ein Buch") for one in found] == [True, False, True]
-    assert found[1].text == ""
+    assert [item.text.startswith("ein Buch") for item in result] == [True, False, True]
+    assert result[1].text == ""
 
 
 def test_of_many_prefixes_each_sentence_has_its_own(translator: Translator):
-    found = translator.translate(["the old man", "bread"], prefix=["ein Buch", "Milch"])
+    result = translator.translate(["the old man", "bread"], prefix=["ein Buch", "Milch"])
 
-    assert found[0].text.startswith("ein Buch")
-    assert found[1].text.startswith("Milch")
+    assert result[0].text.startswith("ein Buch")
+    assert result[1].text.startswith("Milch")
 
 
 def test_as_many_prefixes_as_sentences_are_wanted(translator: Translator):
@@ -336,12 +340,12 @@ def test_as_many_prefixes_as_sentences_are_wanted(translator: Translator):
 
 
 def test_a_forced_piece_keeps_the_ln_p_that_the_model_gives_it(translator: Translator):
-    (found,) = translator.translate(["the old man"], prefix="ein Buch")
+    (result,) = translator.translate(["the old man"], prefix="ein Buch")
 
     (scored,) = translator.score(["the old man"], ["ein Buch"])
     forced = len(scored.pieces) - 1
-    assert found.pieces[:forced] == scored.pieces[:forced]
-    assert found.log_probs[:forced] == pytest.approx(scored.log_probs[:forced], abs=1e-5)
+    assert result.pieces[:forced] == scored.pieces[:forced]
+    assert result.log_probs[:forced] == pytest.approx(scored.log_probs[:forced], abs=1e-5)
 
 
 def test_wishes_go_to_the_engine(untrained: Transformer, tokenizer: Tokenizer):
@@ -358,9 +362,9 @@ def test_wishes_go_to_the_engine(untrained: Transformer, tokenizer: Tokenizer):
 def test_what_is_agreed_on_is_given_alone(untrained: Transformer, tokenizer: Tokenizer):
     engine = Scripted(constant(tokenizer, "Milch am Fluss", "ein Buch", "ein Buch"))
 
-    (found,) = scripted(engine, untrained, tokenizer).translate(["a book"], mbr=True)
+    (result,) = scripted(engine, untrained, tokenizer).translate(["a book"], mbr=True)
 
-    assert (found.text, found.others) == ("ein Buch", ())
+    assert (result.text, result.others) == ("ein Buch", ())
 
 
 def test_of_a_long_line_each_part_is_agreed_on(untrained: Transformer, tokenizer: Tokenizer):
@@ -368,10 +372,10 @@ def test_of_a_long_line_each_part_is_agreed_on(untrained: Transformer, tokenizer
     translator = scripted(engine, untrained, tokenizer)
     translator.search = dataclasses.replace(SEARCH, max_source=7)
 
-    (found,) = translator.translate(["a red ball in the garden"], mbr=True)
+    (result,) = translator.translate(["a red ball in the garden"], mbr=True)
 
-    assert found.text == " ".join(["ein Buch"] * found.parts)
-    assert found.parts > 1
+    assert result.text == " ".join(["ein Buch"] * result.parts)
+    assert result.parts > 1
 
 
 def test_an_n_best_list_is_not_agreed_on(translator: Translator):
@@ -388,26 +392,26 @@ def test_a_loop_is_flagged_and_mended_unless_that_is_switched_off(
     loop, other = (tokenizer.encode(text) for text in ("und und und und und", "ein Buch"))
     engine = Scripted(lambda request, constraints: [other if constraints.no_repeat else loop])
 
-    (found,) = scripted(engine, untrained, tokenizer).translate(["a book"], retry_loops=mend)
+    (result,) = scripted(engine, untrained, tokenizer).translate(["a book"], retry_loops=mend)
 
-    assert found.text == ("ein Buch" if mend else "und und und und und")
-    assert found.flag == ('repetition ("und" ×5)' if mend else "")
-    assert found.mended == mend
+    assert result.text == ("ein Buch" if mend else "und und und und und")
+    assert result.flag == ('repetition ("und" ×5)' if mend else "")
+    assert result.mended == mend
 
 
 def test_a_term_is_said_by_a_real_model(translator: Translator):
     terms = (Term("man", "Milch"), Term("ball", "Brot"))
     plain = translator.translate(SENTENCES)
-    assert not any(word in one.text.split() for one in plain for word in ("Milch", "Brot"))
+    assert not any(word in item.text.split() for item in plain for word in ("Milch", "Brot"))
 
-    found = translator.translate(SENTENCES, glossary=terms)
+    result = translator.translate(SENTENCES, glossary=terms)
 
-    for one, before in zip(found, plain, strict=True):
+    for item, before in zip(result, plain, strict=True):
         for term in terms:
-            called = term.source in one.source.split()
-            assert (term.target in one.text.split()) == called
-            if not called and not any(other.source in one.source for other in terms):
-                assert one.text == before.text
+            called = term.source in item.source.split()
+            assert (term.target in item.text.split()) == called
+            if not called and not any(other.source in item.source for other in terms):
+                assert item.text == before.text
 
 
 def test_a_glossary_is_refused_before_the_first_line_where_torch_was_left_out(
@@ -428,11 +432,11 @@ def test_confidence_is_told_from_ln_p(untrained: Transformer, tokenizer: Tokeniz
     engine = Scripted(constant(tokenizer, "ein Buch"))
     sure = Confidence(words=LINE, sentences=LINE)
 
-    (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate(["a book"])
+    (result,) = scripted(engine, untrained, tokenizer, sure=sure).translate(["a book"])
 
-    mean = sum(found.log_probs) / len(found.log_probs)
-    assert found.confidence == pytest.approx(1 + mean)
-    assert found.words == (("ein", pytest.approx(1 + mean)), ("Buch", pytest.approx(1 + mean)))
+    mean = sum(result.log_probs) / len(result.log_probs)
+    assert result.confidence == pytest.approx(1 + mean)
+    assert result.words == (("ein", pytest.approx(1 + mean)), ("Buch", pytest.approx(1 + mean)))
 
 
 @pytest.mark.parametrize(("source", "unfamiliar"), [("a book", False), ("猫猫猫猫", True)])
@@ -442,9 +446,9 @@ def test_a_source_unlike_the_validation_set_is_unfamiliar(
     engine = Scripted(constant(tokenizer, "ein Buch"))
     sure = Confidence(sentences=LINE, max_fragmentation=0.9)
 
-    (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate([source])
+    (result,) = scripted(engine, untrained, tokenizer, sure=sure).translate([source])
 
-    assert found.unfamiliar is unfamiliar
+    assert result.unfamiliar is unfamiliar
 
 
 def test_without_detail_there_is_neither_ln_p_nor_confidence(
@@ -453,12 +457,12 @@ def test_without_detail_there_is_neither_ln_p_nor_confidence(
     engine = Scripted(constant(tokenizer, "ein Buch"))
     sure = Confidence(words=LINE, sentences=LINE)
 
-    (found,) = scripted(engine, untrained, tokenizer, sure=sure).translate(
+    (result,) = scripted(engine, untrained, tokenizer, sure=sure).translate(
         ["a book"], token_scores=False
     )
 
     assert engine.token_scores == [False]
-    assert (found.log_probs, found.confidence, found.words) == ((), None, ())
+    assert (result.log_probs, result.confidence, result.words) == ((), None, ())
 
 
 def test_ln_p_of_some_parts_alone_is_none(
@@ -470,30 +474,30 @@ def test_ln_p_of_some_parts_alone_is_none(
     quick = engine.search
 
     def partly(requests: Sequence[Request], *rest: object, **named: object) -> object:
-        found = quick(requests, SEARCH)
-        found[0][0] = dataclasses.replace(found[0][0], log_probs=())
-        return found
+        result = quick(requests, SEARCH)
+        result[0][0] = dataclasses.replace(result[0][0], log_probs=())
+        return result
 
     monkeypatch.setattr(engine, "search", partly)
 
-    (found,) = translator.translate(["a red ball in the garden"], token_scores=False)
+    (result,) = translator.translate(["a red ball in the garden"], token_scores=False)
 
-    assert found.parts > 1
-    assert (found.log_probs, found.confidence) == ((), None)
+    assert result.parts > 1
+    assert (result.log_probs, result.confidence) == ((), None)
 
 
 def test_a_model_that_nobody_calibrated_has_no_confidence(translator: Translator):
-    (found,) = translator.translate(["bread"])
+    (result,) = translator.translate(["bread"])
 
-    assert (found.confidence, found.words) == (None, ())
+    assert (result.confidence, result.words) == (None, ())
 
 
 def test_an_alignment_links_each_word_of_the_translation(translator: Translator):
-    (found,) = translator.translate(["the old man"], prefix="ein Buch")
+    (result,) = translator.translate(["the old man"], prefix="ein Buch")
 
-    links = [tuple(map(int, link.split("-"))) for link in translator.alignment(found).split()]
+    links = [tuple(map(int, link.split("-"))) for link in translator.alignment(result).split()]
 
-    assert [target for _, target in links] == list(range(len(found.text.split())))
+    assert [target for _, target in links] == list(range(len(result.text.split())))
     assert all(0 <= source < 3 for source, _ in links)
 
 
@@ -503,7 +507,7 @@ def test_a_blank_line_and_one_in_parts_have_no_alignment(translator: Translator)
     blank, parts = translator.translate([" ", long])
 
     assert parts.parts > 1
-    assert [translator.alignment(one) for one in (blank, parts)] == ["", ""]
+    assert [translator.alignment(item) for item in (blank, parts)] == ["", ""]
 
 
 def test_a_score_is_told_as_a_whole_and_by_the_piece(translator: Translator):

@@ -32,9 +32,9 @@ def translator(engine: Scripted, tokenizer: Tokenizer, untrained: Transformer) -
 
 
 def test_texts_come_back_in_order(translator: Translator):
-    found = translate_texts(translator, ["the old man\n\nred ball\n", "", "a book"], markup="none")
+    result = translate_texts(translator, ["the old man\n\nred ball\n", "", "a book"], markup="none")
 
-    assert found == [
+    assert result == [
         RestoredText("man old the\n\nball red\n", ()),
         RestoredText("", ()),
         RestoredText("book a", ()),
@@ -48,9 +48,9 @@ def test_all_texts_are_asked_for_in_one_call(translator: Translator, engine: Scr
 
 
 def test_a_lost_placeholder_is_kept_by_its_runs(translator: Translator):
-    (found,) = translate_texts(translator, ["the red ball {x} a book"])
+    (result,) = translate_texts(translator, ["the red ball {x} a book"])
 
-    assert found == RestoredText("ball red the {x} book a", ())
+    assert result == RestoredText("ball red the {x} book a", ())
 
 
 def test_alignments_are_computed_where_tags_need_them_alone(
@@ -64,19 +64,19 @@ def test_alignments_are_computed_where_tags_need_them_alone(
 
     monkeypatch.setattr(translator, "alignment", alignment)
 
-    (found,) = translate_texts(
+    (result,) = translate_texts(
         translator, ["<p>the <b>red</b> ball</p><p><i>a book</i></p>"], markup="html"
     )
 
-    assert found.text == "<p>ball <b>red</b> the</p><p><i>book a</i></p>"
+    assert result.text == "<p>ball <b>red</b> the</p><p><i>book a</i></p>"
     assert asked == ["the red ball"]
 
 
 def test_the_models_own_alignment_places_tags(translator: Translator):
-    (found,) = translate_texts(translator, ["the <b>red</b> ball"], markup="html")
+    (result,) = translate_texts(translator, ["the <b>red</b> ball"], markup="html")
 
-    assert found.text.count("<b>") == found.text.count("</b>") == 1
-    assert found.lost == ()
+    assert result.text.count("<b>") == result.text.count("</b>") == 1
+    assert result.lost == ()
 
 
 def test_progress_and_translations_are_told(translator: Translator):
@@ -88,7 +88,7 @@ def test_progress_and_translations_are_told(translator: Translator):
     )
 
     assert counts[-1] == 4
-    assert [one.source for one in seen] == ["red ball", "a {x} book", "a", "book"]
+    assert [item.source for item in seen] == ["red ball", "a {x} book", "a", "book"]
 
 
 def test_settings_reach_the_translator(translator: Translator):

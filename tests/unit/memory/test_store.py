@@ -167,12 +167,12 @@ def test_the_command_imports_looks_up_and_exports(tmp_path: Path, transduce: Tra
 
     imported = transduce("memory", "import", str(store), str(tmx), *languages)
     again = transduce("memory", "import", str(store), str(tmx), *languages)
-    found = transduce("memory", "lookup", str(store), "A dog ran.", *languages)
+    result = transduce("memory", "lookup", str(store), "A dog ran.", *languages)
     exported = transduce("memory", "export", str(store), "-o", str(copy))
 
-    assert (imported.code, found.code, exported.code) == (0, 0, 0)
+    assert (imported.code, result.code, exported.code) == (0, 0, 0)
     assert "1 entries, 1 of them new" in imported.err
     assert "1 entries, 0 of them new" in again.err
-    assert found.out == "81\tA dog runs.\tEin Hund rennt.\n"
+    assert result.out == "81\tA dog runs.\tEin Hund rennt.\n"
     assert copy.read_text().count("<tu ") == 1
     assert transduce("memory", "export", str(tmp_path / "none.db")).code == 2

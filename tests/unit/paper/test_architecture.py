@@ -36,14 +36,14 @@ def test_the_parts_hold_every_weight_once(config: ModelConfig):
 def test_the_drawing_is_xml_that_holds_every_part(config: ModelConfig):
     anatomy = take_apart(on_paper(config))
 
-    said = "".join(ET.fromstring(model_svg(anatomy, title="a < b")).itertext())
+    result = "".join(ET.fromstring(model_svg(anatomy, title="a < b")).itertext())
 
     for _, part, _ in anatomy.parts():
         for piece in part.shape.split(" · "):
-            assert piece in said or part.kind == "norm"
-    assert "2 ×" in said
-    assert "3 ×" in said
-    assert f"{anatomy.parameters:,} parameters" in said
+            assert piece in result or part.kind == "norm"
+    assert "2 ×" in result
+    assert "3 ×" in result
+    assert f"{anatomy.parameters:,} parameters" in result
 
 
 def test_pre_norm_stands_before_its_part_and_once_more_on_top():

@@ -76,14 +76,14 @@ def prepared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pr
 
 
 def test_the_tag_is_one_piece_that_real_pairs_lack(prepared: tuple[Prepared, list[str]]):
-    run, said = prepared
+    run, result = prepared
     tag = run.tokenizer.all_tags["<bt>"]
     firsts = Counter(int(run.store.source(i)[0]) == tag for i in range(len(run.store)))
 
     assert firsts == {True: 60, False: 190 + 40}
     assert not run.tokenizer.tags
     assert not any("<" in name for name in run.tokenizer.pieces(range(4, run.tokenizer.pad)))
-    assert "bt.tsv: 60 of the pairs, weight 0.5" in said
+    assert "bt.tsv: 60 of the pairs, weight 0.5" in result
     assert run.also_lines == (201, 261)
     assert len(run.validation) == 10
     assert not any(pair.source.startswith("<bt>") for pair in run.validation)
@@ -273,8 +273,8 @@ def test_wrong_files_are_refused_in_one_line(
     files = ("--source", run.corpus / "train.src", "--target", run.corpus / "train.rev")
     small = ("--set", "tokenizer.vocab_size=15", "--set", "data.held_out=19")
 
-    said = transduce("train", "tiny", *files, *small, "--also", also, "--out", "out")
+    result = transduce("train", "tiny", *files, *small, "--also", also, "--out", "out")
 
-    assert said.code == 2
-    assert named in said.err.strip().splitlines()[-1]
+    assert result.code == 2
+    assert named in result.err.strip().splitlines()[-1]
     assert not Path("out").exists()

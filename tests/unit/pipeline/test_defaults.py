@@ -225,10 +225,10 @@ def test_the_epochs_that_are_told_are_those_that_come(
     source, target_file = write_sides(tmp_path, "train", pairs)
     out = tmp_path / "run"
 
-    said = transduce("prepare", "--source", source, "--target", target_file, "--out", out)
+    result = transduce("prepare", "--source", source, "--target", target_file, "--out", out)
 
-    assert said.code == 0, said.err
-    told = re.search(r"updates for (\d+) epochs", said.err)
+    assert result.code == 0, result.err
+    told = re.search(r"updates for (\d+) epochs", result.err)
     facts = json.loads((out / "prepared" / "prepared.json").read_text())
     train = load_recipe(out / "recipe.toml").train
     assert told

@@ -98,7 +98,7 @@ def prepared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pr
 
 
 def test_each_source_begins_with_the_tag_of_its_target(prepared: tuple[Prepared, list[str]]):
-    run, said = prepared
+    run, result = prepared
     firsts = Counter(
         run.tokenizer.pieces([int(run.store.source(index)[0])])[0]
         for index in range(len(run.store))
@@ -116,7 +116,7 @@ def test_each_source_begins_with_the_tag_of_its_target(prepared: tuple[Prepared,
         ("en-xx", 60),
         ("de-xx", 0),
     ]
-    assert any("zero-shot directions, which nothing trains: de-xx" in line for line in said)
+    assert any("zero-shot directions, which nothing trains: de-xx" in line for line in result)
 
 
 def test_temperature_levels_the_directions(prepared: tuple[Prepared, list[str]]):
@@ -487,10 +487,10 @@ def test_the_command_line_refuses_with_one_line(
     settings += kept * (REFUSED[named][0] == "--source")
 
     words = (word for setting in settings for word in ("--set", setting))
-    said = transduce("train", "tiny", *REFUSED[named], *words, "--out", "refused")
+    result = transduce("train", "tiny", *REFUSED[named], *words, "--out", "refused")
 
-    assert said.code == 2
-    assert said.out == ""
-    assert said.err.splitlines()[-1].startswith("transduce: ")
-    assert named in said.err.splitlines()[-1]
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.splitlines()[-1].startswith("transduce: ")
+    assert named in result.err.splitlines()[-1]
     assert not (folder / "refused" / "checkpoints").exists()

@@ -113,9 +113,9 @@ def test_what_two_rooms_contradict_in_is_refused_with_the_models_shape(start: St
 def test_languages_are_the_models_unless_others_are_said(
     start: StartModel, settings: Sequence[str], expected: tuple[str, ...]
 ):
-    found = followed(start, *settings).languages
+    result = followed(start, *settings).languages
 
-    assert (found.source, found.target, found.target_name) == expected
+    assert (result.source, result.target, result.target_name) == expected
 
 
 def test_search_is_the_models_unless_it_is_said(start: StartModel):

@@ -58,8 +58,8 @@ def pairs_for(model: Transformer, tokenizer: Tokenizer, *, alpha: float) -> list
     """Pairs whose references are the model's own translations with that exponent."""
     sources = [Pair(f"{line} {end}", "") for line in LINES for end in ("", "again")]
     search = replace(SEARCH, alpha=alpha)
-    found = translate_pairs(model, tokenizer, pairs=sources, search=search)
-    return [Pair(one.source, one.text) for one in found]
+    result = translate_pairs(model, tokenizer, pairs=sources, search=search)
+    return [Pair(item.source, item.text) for item in result]
 
 
 def measure(texts: Sequence[str], pairs: Sequence[Pair]) -> tuple[float]:
@@ -73,9 +73,9 @@ def test_the_exponent_that_made_the_references_is_found(
     monkeypatch.setattr(length_penalty, "_FEWEST", 14)
     pairs = pairs_for(undecided, tokenizer, alpha=alpha)
 
-    found = propose_alpha(undecided, tokenizer, pairs=pairs, search=SEARCH, measure=measure)
+    result = propose_alpha(undecided, tokenizer, pairs=pairs, search=SEARCH, measure=measure)
 
-    assert found == alpha
+    assert result == alpha
 
 
 def test_few_pairs_or_no_beam_leave_it(undecided: Transformer, tokenizer: Tokenizer):
@@ -120,14 +120,14 @@ def end(
 
     def finish(*settings: str) -> End:
         recipe = load_recipe("tiny", ["search.extra=7", "languages.target=de", *settings])
-        said: list[str] = []
+        actual: list[str] = []
 
         def on_event(event: Event) -> None:
-            said.extend([event.text] if isinstance(event, LogMessage) else [])
+            actual.extend([event.text] if isinstance(event, LogMessage) else [])
 
         RunEvaluator(recipe, tmp_path, prepared, on_event).finish(trained)
         result = RunResult.read(tmp_path / "results.json")
-        return End(said=said, bundle=Bundle.load(tmp_path / "model"), result=result)
+        return End(said=actual, bundle=Bundle.load(tmp_path / "model"), result=result)
 
     return finish
 

@@ -150,20 +150,20 @@ def test_a_large_corpus_says_that_a_sample_was_looked_at(
 
     prepare.prepare(a_corpus(tmp_path, pairs=2003), tmp_path / "run", on_event=saying(notes))
 
-    said = (
+    result = (
         "looked closely at 1,000 of 1,984 training pairs, in blocks, and at all of them for leaks"
     )
-    assert said in notes
+    assert result in notes
 
 
 def test_held_out_pairs_are_the_ones_that_are_not_trained_on(tmp_path: Path):
-    found = prepare.prepare(
+    result = prepare.prepare(
         a_corpus(tmp_path, pairs=211), tmp_path / "run", on_event=lambda _: None
     )
 
-    trained = [found.store.pair(row) for row in range(len(found.store))]
-    assert len(found.validation) == 10
-    assert sorted([*trained, *found.validation]) == sorted(a_pair(line) for line in range(211))
+    trained = [result.store.pair(row) for row in range(len(result.store))]
+    assert len(result.validation) == 10
+    assert sorted([*trained, *result.validation]) == sorted(a_pair(line) for line in range(211))
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ def candidate(name: str, hypotheses: Sequence[str], references: Sequence[str]) -
 
 
 def measured(*values: float, of: Sequence[ScoredWeights]) -> dict[int, float]:
-    return {id(one.model): value for one, value in zip(of, values, strict=True)}
+    return {id(item.model): value for item, value in zip(of, values, strict=True)}
 
 
 def test_one_word_lines_are_selected_by_chrf():
@@ -41,7 +41,7 @@ def test_bleu_decides_where_it_can():
 
 def test_a_bleu_of_zero_everywhere_leaves_it_to_chrf():
     both = [candidate(name, [name] * 2, SENTENCES) for name in ("qqqq", "the dog")]
-    assert all(isinstance(one.bleu, Score) and round(one.bleu.value, 2) == 0 for one in both)
+    assert all(isinstance(item.bleu, Score) and round(item.bleu.value, 2) == 0 for item in both)
 
     assert "the dog: " in select(both, perplexity=lambda model: pytest.fail("no")).name
 

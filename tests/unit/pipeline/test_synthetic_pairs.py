@@ -153,9 +153,9 @@ def test_wrong_options_are_refused_by_name(
 ):
     text = written(tmp_path, "ab")
 
-    said = transduce("augment", run.folder, "-i", text, "-o", tmp_path / "o.tsv", *options)
+    result = transduce("augment", run.folder, "-i", text, "-o", tmp_path / "o.tsv", *options)
 
-    refuses(said, named)
+    refuses(result, named)
     assert not (tmp_path / "o.tsv").exists()
 
 
@@ -164,12 +164,12 @@ def test_the_command_writes_what_translate_prints(run: Run, transduce: Transduce
     text = written(tmp_path, *lines)
     translated = transduce("translate", run.folder, "-i", text, "--beam", "2").out.splitlines()
 
-    said = transduce(
+    result = transduce(
         "augment", run.folder, "--input", text, "--output", tmp_path / "o.tsv", "--beam", 2
     )
 
-    assert said.code == 0, said.err
-    assert "pairs of 10 lines" in said.err
+    assert result.code == 0, result.err
+    assert "pairs of 10 lines" in result.err
     rows = (tmp_path / "o.tsv").read_text().splitlines()
     assert rows
     assert set(rows) <= {f"<bt> {t}\t{line}" for t, line in zip(translated, lines, strict=True)}

@@ -128,10 +128,10 @@ def test_a_search_by_command(transduce: Transduce, tmp_path: Path, monkeypatch: 
     short = (*SMALL, "--set", "train.updates=20", "--set", "train.validate_every=10")
     call = ("tune", "tiny", *files, *short, "--choice", "model.dropout=0.1,0.3")
 
-    said = transduce(*call, "--trials", "2", "--out", tmp_path / "search")
+    result = transduce(*call, "--trials", "2", "--out", tmp_path / "search")
 
-    assert said.code == 0, said.err
-    lines = said.out.splitlines()
+    assert result.code == 0, result.err
+    lines = result.out.splitlines()
     assert lines[0].split() == ["trial", "settings", "score", "state"]
     assert [line.split()[-1] for line in lines[1:3]] == ["complete"] * 2
     assert lines[-1].startswith("transduce train tiny --set ")

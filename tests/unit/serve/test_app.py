@@ -34,10 +34,10 @@ def ask(
     observed: RequestMiddleware, *headers: tuple[bytes, bytes], path: str = "/files/x7"
 ) -> dict[bytes, bytes]:
     """The headers of the answer."""
-    found: dict[bytes, bytes] = {}
+    result: dict[bytes, bytes] = {}
 
     async def send(message: Message) -> None:
-        found.update(message.get("headers", []))
+        result.update(message.get("headers", []))
 
     scope = {
         "type": "http",
@@ -48,7 +48,7 @@ def ask(
         "headers": list(headers),
     }
     asyncio.run(observed(scope, _nothing, send))
-    return found
+    return result
 
 
 @pytest.fixture

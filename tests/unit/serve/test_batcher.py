@@ -329,12 +329,12 @@ def test_a_bad_sentence_fails_its_own_request_alone() -> None:
         await first
         return await asyncio.gather(*others, return_exceptions=True)
 
-    one, two, three = asyncio.run(work())
+    single, two, three = asyncio.run(work())
     batcher.close()
 
-    assert not isinstance(one, BaseException)
+    assert not isinstance(single, BaseException)
     assert not isinstance(three, BaseException)
-    assert (texts(one), texts(three)) == (["ba"], ["dc"])
+    assert (texts(single), texts(three)) == (["ba"], ["dc"])
     assert str(two) == "this one is bad"
 
 

@@ -120,9 +120,9 @@ def test_several_targets_have_to_be_chosen_from(serve: "Serve") -> None:
 def test_subtitleedit_gets_its_subtitle_and_not_its_prompt(serve: "Serve") -> None:
     served = serve("de-en", "en-fr", "en-de")
 
-    said = chat(served, f"{PROMPT}\n\nA dog runs.<br />It is red.")
+    result = chat(served, f"{PROMPT}\n\nA dog runs.<br />It is red.")
 
-    assert said == "A DOG RUNS.<br />IT IS RED."
+    assert result == "A DOG RUNS.<br />IT IS RED."
     assert served.loud["en-de"].asked == ["A dog runs.", "It is red."]
 
 
@@ -144,8 +144,8 @@ def test_a_system_prompt_names_the_languages(serve: "Serve") -> None:
     answer = served.post("/v1/chat/completions", messages=messages, model="gpt-4o").json()
 
     assert answer["model"] == "gpt-4o"
-    said = answer["choices"][0]["message"]
-    assert said == {"role": "assistant", "content": "TRANSLATE NOTHING.\n\nA DOG RUNS."}
+    result = answer["choices"][0]["message"]
+    assert result == {"role": "assistant", "content": "TRANSLATE NOTHING.\n\nA DOG RUNS."}
     assert served.loud["en-de"].asked == []
 
 

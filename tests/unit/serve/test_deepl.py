@@ -18,9 +18,11 @@ def message(said: httpx.Response, status: int) -> str:
 
 
 def test_texts_are_translated_in_their_order(served: Served) -> None:
-    said = served.post("/v2/translate", text=["One.", "Two."], target_lang="DE", source_lang="EN")
+    response = served.post(
+        "/v2/translate", text=["One.", "Two."], target_lang="DE", source_lang="EN"
+    )
 
-    assert said.json() == {
+    assert response.json() == {
         "translations": [
             {"detected_source_language": "EN", "text": "ONE."},
             {"detected_source_language": "EN", "text": "TWO."},
@@ -29,15 +31,20 @@ def test_texts_are_translated_in_their_order(served: Served) -> None:
 
 
 def test_a_form_repeats_its_text(served: Served) -> None:
-    said = served.ask("POST", "/v2/translate", data={"text": ["One.", "Two."], "target_lang": "DE"})
+    result = served.ask(
+        "POST", "/v2/translate", data={"text": ["One.", "Two."], "target_lang": "DE"}
+    )
 
-    assert [one["text"] for one in said.json()["translations"]] == ["ONE.", "TWO."]
+    assert [translation["text"] for translation in result.json()["translations"]] == [
+        "ONE.",
+        "TWO.",
+    ]
 
 
 def test_characters_are_said_on_demand_and_counted(served: Served) -> None:
-    said = served.post("/v2/translate", **HELLO, show_billed_characters=True)
+    response = served.post("/v2/translate", **HELLO, show_billed_characters=True)
 
-    assert said.json()["translations"][0]["billed_characters"] == 12
+    assert response.json()["translations"][0]["billed_characters"] == 12
     usage = served.ask("GET", "/v2/usage").json()
     assert usage["character_count"] == 12
     assert usage["character_limit"] > 10**9
@@ -47,18 +54,18 @@ def test_the_source_is_found_out(serve: Serve) -> None:
     served = serve("en-fr", "de-fr")
     text = "Das ist ein Haus mit einem Garten."
 
-    said = served.post("/v2/translate", text=[text], target_lang="FR")
+    response = served.post("/v2/translate", text=[text], target_lang="FR")
 
-    assert said.json()["translations"][0]["detected_source_language"] == "DE"
+    assert response.json()["translations"][0]["detected_source_language"] == "DE"
 
 
 @pytest.mark.parametrize("handling", ["html", "xml"])
 def test_tags_stay_where_they_are(served: Served, handling: str) -> None:
     text = "<p>A <b>red</b> hat</p>"
 
-    said = served.post("/v2/translate", text=[text], target_lang="DE", tag_handling=handling)
+    response = served.post("/v2/translate", text=[text], target_lang="DE", tag_handling=handling)
 
-    assert said.json()["translations"][0]["text"] == "<p>A <b>RED</b> HAT</p>"
+    assert response.json()["translations"][0]["text"] == "<p>A <b>RED</b> HAT</p>"
 
 
 @pytest.mark.parametrize(
@@ -115,9 +122,9 @@ def test_what_cannot_be_met_is_refused_by_its_name(served: Served, wish: dict[st
 
 
 def test_languages_are_those_of_the_sources(serve: Serve) -> None:
-    said = serve("en-de", "fr-de").ask("GET", "/v2/languages")
+    result = serve("en-de", "fr-de").ask("GET", "/v2/languages")
 
-    assert said.json() == [
+    assert result.json() == [
         {"language": "EN", "name": "English"},
         {"language": "FR", "name": "French"},
     ]
@@ -157,9 +164,9 @@ def test_an_unknown_path_is_said_in_its_shape(served: Served) -> None:
 
 
 def test_a_bug_is_said_in_its_shape(served: Served) -> None:
-    said = served.post("/v2/translate", text=["Break down."], target_lang="DE")
+    response = served.post("/v2/translate", text=["Break down."], target_lang="DE")
 
-    assert message(said, 500).startswith("internal error, request ")
+    assert message(response, 500).startswith("internal error, request ")
 
 
 PAIR = {"source_lang": "EN", "target_lang": "DE"}
@@ -167,9 +174,9 @@ WORDS = {"name": "mine", "entries": "Apple\tApfel\nred dog\tHund", "entries_form
 
 
 def made_glossary(served: Served) -> str:
-    said = served.post("/v2/glossaries", **WORDS)
-    assert said.status_code == 201, said.text
-    return said.json()["glossary_id"]
+    response = served.post("/v2/glossaries", **WORDS)
+    assert response.status_code == 201, response.text
+    return response.json()["glossary_id"]
 
 
 def test_a_glossary_of_one_pair_is_kept_and_shown(served: Served) -> None:
@@ -229,9 +236,12 @@ def test_a_wrong_glossary_is_refused_by_what_is_wrong(
 def test_a_glossary_is_applied(served: Served) -> None:
     wish = {**PAIR, "glossary_id": made_glossary(served)}
 
-    said = served.post("/v2/translate", text=["Apple", "My apple."], **wish)
+    response = served.post("/v2/translate", text=["Apple", "My apple."], **wish)
 
-    assert [one["text"] for one in said.json()["translations"]] == ["Apfel", "MY APPLE."]
+    assert [translation["text"] for translation in response.json()["translations"]] == [
+        "Apfel",
+        "MY APPLE.",
+    ]
     assert [term.target for term in served.loud["en-de"].glossary] == ["Apfel", "Hund"]
 
 
@@ -248,10 +258,10 @@ def test_tags_mean_what_the_client_says(
 ) -> None:
     fields = {"text": [given], "target_lang": "DE", "tag_handling": "xml", **handling}
 
-    said = served.post("/v2/translate", **fields)
+    response = served.post("/v2/translate", **fields)
 
-    assert said.json()["translations"][0]["text"] == expected
-    assert "x-ignored-parameters" not in said.headers
+    assert response.json()["translations"][0]["text"] == expected
+    assert "x-ignored-parameters" not in response.headers
 
 
 @pytest.mark.parametrize(
@@ -276,10 +286,10 @@ def test_which_tags_split_is_the_client_s_wish(
 def test_what_has_no_effect_is_named(served: Served) -> None:
     wish = {"context": "A story.", "split_sentences": "0", "ignore_tags": ["x"], "colour": "red"}
 
-    said = served.post("/v2/translate", **HELLO, **wish, formality="default")
+    response = served.post("/v2/translate", **HELLO, **wish, formality="default")
 
     named = "context, split_sentences, ignore_tags, colour"
-    assert said.headers["x-ignored-parameters"] == named
+    assert response.headers["x-ignored-parameters"] == named
 
 
 @pytest.mark.parametrize(
@@ -293,9 +303,9 @@ def test_what_has_no_effect_is_named(served: Served) -> None:
 def test_the_type_of_model_is_the_beam(
     served: Served, wished: str, used: str, beam: int | None
 ) -> None:
-    said = served.post("/v2/translate", **HELLO, model_type=wished)
+    response = served.post("/v2/translate", **HELLO, model_type=wished)
 
-    assert said.json()["translations"][0]["model_type_used"] == used
+    assert response.json()["translations"][0]["model_type_used"] == used
     assert served.loud["en-de"].beams == [beam]
 
 
@@ -327,17 +337,17 @@ def documents(
     async def go() -> list[httpx.Response]:
         async with served.client() as client:
             files = {"file": (name, b"Apple\nA dog.\n")}
-            said = [await client.post("/v2/document", data=wish, files=files)]
-            if said[0].status_code != 200:
-                return said
-            path = f"/v2/document/{said[0].json()['document_id']}"
-            key = {"document_key": said[0].json()["document_key"]}
-            while len(said) < 2 or said[-1].json()["status"] == "translating":
+            response = [await client.post("/v2/document", data=wish, files=files)]
+            if response[0].status_code != 200:
+                return response
+            path = f"/v2/document/{response[0].json()['document_id']}"
+            key = {"document_key": response[0].json()["document_key"]}
+            while len(response) < 2 or response[-1].json()["status"] == "translating":
                 await asyncio.sleep(0.001)
-                said.append(await client.post(path, json=key))
+                response.append(await client.post(path, json=key))
             wrong = {"document_key": "F" * 64}
-            said += [await client.post(f"{path}/result", json=one) for one in (key, wrong)]
-            return said
+            response += [await client.post(f"{path}/result", json=item) for item in (key, wrong)]
+            return response
 
     return asyncio.run(go())
 
@@ -375,6 +385,6 @@ def test_a_document_that_fails_says_why(serve: Serve) -> None:
 def test_a_document_that_cannot_be_is_refused(
     served: Served, wish: dict[str, str | list[str]], name: str, named: str
 ) -> None:
-    (said,) = documents(served, {**PAIR, **wish}, name=name)
+    (result,) = documents(served, {**PAIR, **wish}, name=name)
 
-    assert named in message(said, 400)
+    assert named in message(result, 400)

@@ -17,8 +17,8 @@ SRT = (
 
 
 def upload(served: Served, name: str, content: bytes, **fields: str) -> httpx.Response:
-    said = EN_DE | fields
-    return served.ask("POST", "/translate_file", data=said, files={"file": (name, content)})
+    result = EN_DE | fields
+    return served.ask("POST", "/translate_file", data=result, files={"file": (name, content)})
 
 
 def fetched(served: Served, said: httpx.Response) -> httpx.Response:
@@ -35,24 +35,24 @@ def error(said: httpx.Response, status: int) -> str:
 
 
 def test_a_document_comes_back_as_an_attachment(served: Served) -> None:
-    said = fetched(served, upload(served, "note.txt", b"It rains.\n\n  Bye.\n"))
+    result = fetched(served, upload(served, "note.txt", b"It rains.\n\n  Bye.\n"))
 
-    assert said.content == b"IT RAINS.\n\n  BYE.\n"
-    assert said.headers["content-disposition"].startswith('attachment; filename="note_de.txt"')
+    assert result.content == b"IT RAINS.\n\n  BYE.\n"
+    assert result.headers["content-disposition"].startswith('attachment; filename="note_de.txt"')
 
 
 def test_the_structure_of_subtitles_stays(served: Served) -> None:
-    said = fetched(served, upload(served, "film.srt", SRT))
+    result = fetched(served, upload(served, "film.srt", SRT))
 
-    assert said.content == SRT.replace(b"It rains", b"IT RAINS").replace(b"Bye", b"BYE")
+    assert result.content == SRT.replace(b"It rains", b"IT RAINS").replace(b"Bye", b"BYE")
 
 
 def test_the_tags_of_a_page_stay(served: Served) -> None:
     page = b"<html><body><p>A <b>red</b> hat</p></body></html>"
 
-    said = fetched(served, upload(served, "a.HTML", page))
+    result = fetched(served, upload(served, "a.HTML", page))
 
-    assert said.content == b"<html><body><p>A <b>RED</b> HAT</p></body></html>"
+    assert result.content == b"<html><body><p>A <b>RED</b> HAT</p></body></html>"
 
 
 @pytest.mark.parametrize(
@@ -85,23 +85,23 @@ def test_each_document_has_a_name_of_its_own(served: Served) -> None:
 
 def test_a_name_with_folders_keeps_its_last_part(served: Served) -> None:
     for name in ("../../etc/note.txt", "C:\\docs\\note.txt", "/note.txt", "no\tte.txt"):
-        said = fetched(served, upload(served, name, b"x"))
-        assert said.headers["content-disposition"].count("te_de.txt") == 2
-        assert "/" not in said.headers["content-disposition"].partition("filename*")[0]
+        result = fetched(served, upload(served, name, b"x"))
+        assert result.headers["content-disposition"].count("te_de.txt") == 2
+        assert "/" not in result.headers["content-disposition"].partition("filename*")[0]
 
 
 def test_a_name_in_other_letters_is_kept(served: Served) -> None:
-    said = fetched(served, upload(served, "Übung 1.txt", b"x"))
+    result = fetched(served, upload(served, "Übung 1.txt", b"x"))
 
-    assert "filename*=UTF-8''%C3%9Cbung_1_de.txt" in said.headers["content-disposition"]
+    assert "filename*=UTF-8''%C3%9Cbung_1_de.txt" in result.headers["content-disposition"]
 
 
 def test_a_long_document_is_asked_for_in_parts(served: Served) -> None:
     lines = "".join(f"Line {n}.\n" for n in range(101))
 
-    said = fetched(served, upload(served, "a.txt", lines.encode()))
+    result = fetched(served, upload(served, "a.txt", lines.encode()))
 
-    assert said.text == lines.upper()
+    assert result.text == lines.upper()
 
 
 def test_auto_finds_out_the_language_of_the_whole(serve: Serve) -> None:
@@ -128,9 +128,9 @@ def test_what_cannot_be_read_is_refused(
 
 
 def test_a_form_without_a_file_is_refused(served: Served) -> None:
-    said = served.ask("POST", "/translate_file", data=EN_DE)
+    result = served.ask("POST", "/translate_file", data=EN_DE)
 
-    assert error(said, 400) == "Invalid request: missing file parameter"
+    assert error(result, 400) == "Invalid request: missing file parameter"
 
 
 @pytest.mark.parametrize("name", ["source", "target"])
@@ -184,7 +184,7 @@ def test_other_paths_lead_nowhere(served: Served, name: str) -> None:
 def test_a_host_that_is_none_is_not_repeated(serve: Serve) -> None:
     served = serve("en-de", settings=ServerSettings(allow_hosts=("*",)))
 
-    said = served.ask(
+    result = served.ask(
         "POST",
         "/translate_file",
         data=EN_DE,
@@ -192,7 +192,7 @@ def test_a_host_that_is_none_is_not_repeated(serve: Serve) -> None:
         headers={"host": "evil.example/<script>"},
     )
 
-    assert "evil" not in said.json()["translatedFileUrl"]
+    assert "evil" not in result.json()["translatedFileUrl"]
 
 
 def test_a_document_does_not_keep_a_text_waiting(served: Served) -> None:

@@ -25,66 +25,68 @@ def error(said: httpx.Response, status: int) -> str:
 
 
 def test_a_text_is_translated(served: Served) -> None:
-    said = served.post("/translate", **HELLO)
+    response = served.post("/translate", **HELLO)
 
-    assert said.status_code == 200
-    assert said.json() == {"translatedText": "HELLO THERE."}
+    assert response.status_code == 200
+    assert response.json() == {"translatedText": "HELLO THERE."}
 
 
 def test_a_list_is_translated_in_its_order(served: Served) -> None:
-    said = served.post("/translate", q=["one", "two", "three"], source="en", target="de")
+    response = served.post("/translate", q=["one", "two", "three"], source="en", target="de")
 
-    assert said.json() == {"translatedText": ["ONE", "TWO", "THREE"]}
+    assert response.json() == {"translatedText": ["ONE", "TWO", "THREE"]}
 
 
 def test_a_list_of_one_is_answered_with_a_list(served: Served) -> None:
-    said = served.post("/translate", q=["one"], source="en", target="de")
+    response = served.post("/translate", q=["one"], source="en", target="de")
 
-    assert said.json() == {"translatedText": ["ONE"]}
+    assert response.json() == {"translatedText": ["ONE"]}
 
 
 def test_a_form_does_as_well_as_json(served: Served) -> None:
-    said = served.ask("POST", "/translate", data=HELLO)
+    result = served.ask("POST", "/translate", data=HELLO)
 
-    assert said.json() == {"translatedText": "HELLO THERE."}
+    assert result.json() == {"translatedText": "HELLO THERE."}
 
 
 def test_a_multipart_form_does_as_well_as_json(served: Served) -> None:
     fields = {name: (None, value.encode()) for name, value in HELLO.items()}
-    said = served.ask("POST", "/translate", files=fields)
+    result = served.ask("POST", "/translate", files=fields)
 
-    assert said.json() == {"translatedText": "HELLO THERE."}
+    assert result.json() == {"translatedText": "HELLO THERE."}
 
 
 def test_a_query_string_does_as_well_as_json(served: Served) -> None:
-    said = served.ask("POST", "/translate", params={**HELLO, "q": "Über uns"})
+    result = served.ask("POST", "/translate", params={**HELLO, "q": "Über uns"})
 
-    assert said.json() == {"translatedText": "ÜBER UNS"}
+    assert result.json() == {"translatedText": "ÜBER UNS"}
 
 
 def test_line_ends_of_a_form_become_line_feeds(served: Served) -> None:
-    said = served.ask("POST", "/translate", data={**HELLO, "q": "one\r\ntwo\rthree"})
+    result = served.ask("POST", "/translate", data={**HELLO, "q": "one\r\ntwo\rthree"})
 
-    assert said.json() == {"translatedText": "ONE\nTWO\nTHREE"}
+    assert result.json() == {"translatedText": "ONE\nTWO\nTHREE"}
 
 
 def test_several_sentences_come_back_with_their_white_space(served: Served) -> None:
-    said = served.post("/translate", **HELLO | {"q": "It rains.  We go home.\n\n\tBye."})
+    response = served.post("/translate", **HELLO | {"q": "It rains.  We go home.\n\n\tBye."})
 
-    assert said.json()["translatedText"] == "IT RAINS.  WE GO HOME.\n\n\tBYE."
+    assert response.json()["translatedText"] == "IT RAINS.  WE GO HOME.\n\n\tBYE."
     assert served.loud["en-de"].asked == ["It rains.", "We go home.", "Bye."]
 
 
 def test_placeholders_come_back_whole(served: Served) -> None:
-    said = served.post("/translate", **HELLO | {"q": "Hello {name}, how are you?"})
+    response = served.post("/translate", **HELLO | {"q": "Hello {name}, how are you?"})
 
-    assert "{name}" in said.json()["translatedText"]
+    assert "{name}" in response.json()["translatedText"]
 
 
 def test_the_tags_of_html_stay(served: Served) -> None:
-    said = served.post("/translate", **HELLO | {"q": "<p>A <b>red</b> hat</p>", "format": "html"})
+    response = served.post(
+        "/translate", **HELLO | {"q": "<p>A <b>red</b> hat</p>", "format": "html"}
+    )
 
-    assert said.json()["translatedText"] == "<p>A <b>RED</b> HAT</p>"
+    assert response.json()["translatedText"] == "<p>A <b>RED</b> HAT</p>"
 
 
 def test_a_blank_text_comes_back_as_it_is(served: Served) -> None:
@@ -92,18 +94,18 @@ def test_a_blank_text_comes_back_as_it_is(served: Served) -> None:
 
 
 def test_nul_counts_as_white_space(served: Served) -> None:
-    said = served.post("/translate", **HELLO | {"q": "one\0two"})
+    response = served.post("/translate", **HELLO | {"q": "one\0two"})
 
-    assert said.json()["translatedText"] == "ONE TWO"
+    assert response.json()["translatedText"] == "ONE TWO"
 
 
 @pytest.mark.parametrize("name", ["q", "source", "target"])
 @pytest.mark.parametrize("empty", [True, False])
 def test_what_is_missing_is_named(served: Served, name: str, empty: bool) -> None:
     fields = {key: value for key, value in HELLO.items() if key != name}
-    said = served.post("/translate", **fields, **({name: ""} if empty else {}))
+    response = served.post("/translate", **fields, **({name: ""} if empty else {}))
 
-    assert error(said, 400) == f"Invalid request: missing {name} parameter"
+    assert error(response, 400) == f"Invalid request: missing {name} parameter"
 
 
 @pytest.mark.parametrize("name", ["source", "target"])
@@ -112,9 +114,12 @@ def test_an_unknown_language_is_named(served: Served, name: str) -> None:
 
 
 def test_a_direction_that_is_not_loaded_is_named(served: Served) -> None:
-    said = served.post("/translate", q="x", source="de", target="en")
+    response = served.post("/translate", q="x", source="de", target="en")
 
-    assert error(said, 400) == "English (en) is not available as a target language from German (de)"
+    assert (
+        error(response, 400)
+        == "English (en) is not available as a target language from German (de)"
+    )
 
 
 def test_codes_are_read_in_any_case(served: Served) -> None:
@@ -122,42 +127,42 @@ def test_codes_are_read_in_any_case(served: Served) -> None:
 
 
 def test_a_text_in_the_target_language_comes_back_as_it_is(served: Served) -> None:
-    said = served.post("/translate", q="Hallo", source="de", target="de")
+    response = served.post("/translate", q="Hallo", source="de", target="de")
 
-    assert said.json() == {"translatedText": "Hallo"}
+    assert response.json() == {"translatedText": "Hallo"}
 
 
 def test_an_unknown_format_is_named(served: Served) -> None:
-    said = served.post("/translate", **HELLO, format="xx")
+    response = served.post("/translate", **HELLO, format="xx")
 
-    assert error(said, 400) == "xx format is not supported"
+    assert error(response, 400) == "xx format is not supported"
 
 
 def test_alternatives_are_the_next_best(served: Served) -> None:
-    said = served.post("/translate", **HELLO, alternatives=2)
+    response = served.post("/translate", **HELLO, alternatives=2)
 
-    assert said.json() == {
+    assert response.json() == {
         "translatedText": "HELLO THERE.",
         "alternatives": ["HELLO THERE. 2", "HELLO THERE. 3"],
     }
 
 
 def test_alternatives_of_a_list_are_lists(served: Served) -> None:
-    said = served.post("/translate", **HELLO | {"q": ["one", "two"]}, alternatives="1")
+    response = served.post("/translate", **HELLO | {"q": ["one", "two"]}, alternatives="1")
 
-    assert said.json()["alternatives"] == [["ONE 2"], ["TWO 2"]]
+    assert response.json()["alternatives"] == [["ONE 2"], ["TWO 2"]]
 
 
 def test_alternatives_of_several_sentences_join_those_of_each(served: Served) -> None:
-    said = served.post("/translate", **HELLO | {"q": "One. Two."}, alternatives=1)
+    response = served.post("/translate", **HELLO | {"q": "One. Two."}, alternatives=1)
 
-    assert said.json()["alternatives"] == ["ONE. 2 TWO. 2"]
+    assert response.json()["alternatives"] == ["ONE. 2 TWO. 2"]
 
 
 def test_more_alternatives_than_the_beam_widen_it(served: Served) -> None:
-    said = served.post("/translate", **HELLO, alternatives=6)
+    response = served.post("/translate", **HELLO, alternatives=6)
 
-    assert len(said.json()["alternatives"]) == 6
+    assert len(response.json()["alternatives"]) == 6
     assert served.loud["en-de"].beams == [7]
 
 
@@ -168,15 +173,15 @@ def test_alternatives_within_the_beam_leave_it(served: Served) -> None:
 
 
 def test_a_thousand_alternatives_are_nineteen(served: Served) -> None:
-    said = served.post("/translate", **HELLO, alternatives=1000)
+    response = served.post("/translate", **HELLO, alternatives=1000)
 
-    assert len(said.json()["alternatives"]) == 19
+    assert len(response.json()["alternatives"]) == 19
 
 
 def test_html_has_no_alternatives(served: Served) -> None:
-    said = served.post("/translate", **HELLO, alternatives=2, format="html")
+    response = served.post("/translate", **HELLO, alternatives=2, format="html")
 
-    assert said.json()["alternatives"] == []
+    assert response.json()["alternatives"] == []
 
 
 @pytest.mark.parametrize("said", ["many", True, [], 1.5, "9" * 5000])
@@ -189,44 +194,44 @@ def test_alternatives_must_be_a_number(served: Served, said: object) -> None:
 def test_too_many_alternatives_are_refused(serve: Serve) -> None:
     served = serve(settings=ServerSettings(alternatives_limit=2))
 
-    said = served.post("/translate", **HELLO, alternatives=3)
+    response = served.post("/translate", **HELLO, alternatives=3)
 
-    assert error(said, 400) == "Invalid request: alternatives parameter must be <= 2"
+    assert error(response, 400) == "Invalid request: alternatives parameter must be <= 2"
 
 
 def test_auto_says_what_was_detected(served: Served) -> None:
-    said = served.post("/translate", **HELLO | {"source": "auto"})
+    response = served.post("/translate", **HELLO | {"source": "auto"})
 
-    assert said.json()["translatedText"] == "HELLO THERE."
-    assert said.json()["detectedLanguage"]["language"] == "en"
-    assert 0 <= said.json()["detectedLanguage"]["confidence"] <= 100
+    assert response.json()["translatedText"] == "HELLO THERE."
+    assert response.json()["detectedLanguage"]["language"] == "en"
+    assert 0 <= response.json()["detectedLanguage"]["confidence"] <= 100
 
 
 def test_auto_detects_each_text_of_a_list(serve: Serve) -> None:
     served = serve("en-fr", "de-fr")
     texts = ["This is a house with a garden.", "Das ist ein Haus mit einem Garten."]
 
-    said = served.post("/translate", q=texts, source="auto", target="fr").json()
+    body = served.post("/translate", q=texts, source="auto", target="fr").json()
 
-    assert [one["language"] for one in said["detectedLanguage"]] == ["en", "de"]
+    assert [item["language"] for item in body["detectedLanguage"]] == ["en", "de"]
     assert served.loud["de-fr"].asked == texts[1:]
-    assert said["translatedText"] == [text.upper() for text in texts]
+    assert body["translatedText"] == [text.upper() for text in texts]
 
 
 def test_auto_leaves_what_is_in_the_target_language(serve: Serve) -> None:
     served = serve("en-de", "de-en")
     text = "Das ist ein Haus mit einem großen Garten."
 
-    said = served.post("/translate", q=text, source="auto", target="de").json()
+    body = served.post("/translate", q=text, source="auto", target="de").json()
 
-    assert said["translatedText"] == text
-    assert said["detectedLanguage"]["language"] == "de"
+    assert body["translatedText"] == text
+    assert body["detectedLanguage"]["language"] == "de"
 
 
 def test_emoji_are_not_translated(served: Served) -> None:
-    said = served.post("/translate", q="😀 👍🏽", source="auto", target="de")
+    response = served.post("/translate", q="😀 👍🏽", source="auto", target="de")
 
-    assert said.json() == {
+    assert response.json() == {
         "translatedText": "😀 👍🏽",
         "detectedLanguage": {"confidence": 0.0, "language": "en"},
     }
@@ -236,17 +241,17 @@ def test_emoji_are_not_translated(served: Served) -> None:
 def test_a_text_over_the_limit_is_refused(serve: Serve) -> None:
     served = serve(settings=ServerSettings(char_limit=5))
 
-    said = served.post("/translate", **HELLO | {"q": ["12345", "123456"]})
+    response = served.post("/translate", **HELLO | {"q": ["12345", "123456"]})
 
-    assert error(said, 400) == "Invalid request: request (6) exceeds text limit (5)"
+    assert error(response, 400) == "Invalid request: request (6) exceeds text limit (5)"
 
 
 def test_a_list_over_the_limit_is_refused(serve: Serve) -> None:
     served = serve(settings=ServerSettings(batch_limit=2))
 
-    said = served.post("/translate", **HELLO | {"q": ["a", "b", "c"]})
+    response = served.post("/translate", **HELLO | {"q": ["a", "b", "c"]})
 
-    assert error(said, 400) == "Invalid request: request (3) exceeds text limit (2)"
+    assert error(response, 400) == "Invalid request: request (3) exceeds text limit (2)"
 
 
 @pytest.mark.parametrize("q", [7, {"a": "b"}, ["a", 7], [["a"]], True])
@@ -271,23 +276,23 @@ def test_what_is_no_text_is_refused(served: Served, q: object) -> None:
     ],
 )
 def test_json_that_is_none_is_refused(served: Served, body: bytes) -> None:
-    said = served.ask(
+    result = served.ask(
         "POST", "/translate", content=body, headers={"content-type": "application/json"}
     )
 
-    assert error(said, 400).startswith("Invalid JSON format")
+    assert error(result, 400).startswith("Invalid JSON format")
 
 
 @pytest.mark.parametrize("body", [b"q=%ff", b"q=\xff", b"&".join([b"a=b"] * 1500)])
 def test_a_form_that_is_none_is_refused(served: Served, body: bytes) -> None:
-    said = served.ask(
+    result = served.ask(
         "POST",
         "/translate",
         content=body,
         headers={"content-type": "application/x-www-form-urlencoded"},
     )
 
-    assert error(said, 400).startswith("Invalid request: the form ")
+    assert error(result, 400).startswith("Invalid request: the form ")
 
 
 @pytest.mark.parametrize(
@@ -302,9 +307,9 @@ def test_a_form_that_is_none_is_refused(served: Served, body: bytes) -> None:
     ],
 )  # fmt: skip
 def test_a_body_of_another_kind_is_refused(served: Served, kind: str, body: bytes) -> None:
-    said = served.ask("POST", "/translate", content=body, headers={"content-type": kind})
+    result = served.ask("POST", "/translate", content=body, headers={"content-type": kind})
 
-    assert error(said, 400).startswith("Invalid request: ")
+    assert error(result, 400).startswith("Invalid request: ")
 
 
 def test_a_large_body_is_refused_before_it_is_read(serve: Serve) -> None:
@@ -326,9 +331,9 @@ def test_a_large_body_of_unknown_length_is_refused(serve: Serve) -> None:
         async with served.client() as client:
             return await client.post("/translate", content=body())
 
-    said = asyncio.run(go())
+    result = asyncio.run(go())
 
-    error(said, 413)
+    error(result, 413)
     assert len(sent) < 10
 
 
@@ -358,17 +363,17 @@ def test_a_request_that_takes_too_long_is_504(serve: Serve) -> None:
     served = serve(settings=ServerSettings(time_limit_s=0.05))
     served.loud["en-de"].go.clear()
 
-    said = served.post("/translate", **HELLO)
+    response = served.post("/translate", **HELLO)
     served.loud["en-de"].go.set()
 
-    assert "0.05 seconds" in error(said, 504)
+    assert "0.05 seconds" in error(response, 504)
 
 
 def test_a_bug_is_500_and_tells_nothing(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    said = served.post("/translate", **HELLO | {"q": "Break down."})
+    response = served.post("/translate", **HELLO | {"q": "Break down."})
 
-    name = said.headers["x-request-id"]
-    assert error(said, 500) == f"internal error, request {name}"
+    name = response.headers["x-request-id"]
+    assert error(response, 500) == f"internal error, request {name}"
     assert "a secret of the server" in caplog.text
     assert name in caplog.text
 
@@ -430,24 +435,24 @@ KEYED = ServerSettings(char_limit=3, keys=(APIKey("secret", 20), APIKey("plain")
 
 
 def test_without_a_key_a_request_is_refused(serve: Serve) -> None:
-    said = serve(settings=KEYED).post("/translate", **HELLO)
+    response = serve(settings=KEYED).post("/translate", **HELLO)
 
-    assert error(said, 400) == "Please contact the server operator to get an API key"
+    assert error(response, 400) == "Please contact the server operator to get an API key"
 
 
 def test_where_keys_are_to_be_had_is_said(serve: Serve) -> None:
     settings = ServerSettings(keys=KEYED.keys, get_api_key_link="https://keys.example")
 
-    said = serve(settings=settings).post("/translate", **HELLO)
+    response = serve(settings=settings).post("/translate", **HELLO)
 
-    assert error(said, 400) == "Visit https://keys.example to get an API key"
+    assert error(response, 400) == "Visit https://keys.example to get an API key"
 
 
 @pytest.mark.parametrize("key", ["wrong", "sécret"])
 def test_a_wrong_key_is_403(serve: Serve, key: str) -> None:
-    said = serve(settings=KEYED).post("/translate", **HELLO, api_key=key)
+    response = serve(settings=KEYED).post("/translate", **HELLO, api_key=key)
 
-    assert error(said, 403) == "Invalid API key"
+    assert error(response, 403) == "Invalid API key"
 
 
 def test_a_key_may_have_a_limit_of_its_own(serve: Serve) -> None:
@@ -460,15 +465,15 @@ def test_a_key_may_have_a_limit_of_its_own(serve: Serve) -> None:
 def test_a_key_may_come_in_a_header(serve: Serve) -> None:
     headers = {"authorization": "Bearer secret"}
 
-    said = serve(settings=KEYED).ask("POST", "/translate", json=HELLO, headers=headers)
+    result = serve(settings=KEYED).ask("POST", "/translate", json=HELLO, headers=headers)
 
-    assert said.status_code == 200
+    assert result.status_code == 200
 
 
 def test_languages_say_what_each_is_translated_into(serve: Serve) -> None:
-    said = serve("en-de", "en-fr", "de-en").ask("GET", "/languages")
+    result = serve("en-de", "en-fr", "de-en").ask("GET", "/languages")
 
-    assert said.json() == [
+    assert result.json() == [
         {"code": "en", "name": "English", "targets": ["de", "fr"]},
         {"code": "de", "name": "German", "targets": ["en"]},
         {"code": "fr", "name": "French", "targets": []},
@@ -484,17 +489,17 @@ def test_detect_says_the_only_language_without_a_detector(
 ) -> None:
     monkeypatch.setitem(sys.modules, "lingua", None)
 
-    said = served.post("/detect", q="Hallo Welt")
+    response = served.post("/detect", q="Hallo Welt")
 
-    assert said.json() == [{"confidence": 0.0, "language": "en"}]
+    assert response.json() == [{"confidence": 0.0, "language": "en"}]
 
 
 def test_detect_says_the_likeliest_first(serve: Serve) -> None:
-    said = serve("en-fr", "de-fr").post("/detect", q="Das ist ein Haus mit einem Garten.").json()
+    body = serve("en-fr", "de-fr").post("/detect", q="Das ist ein Haus mit einem Garten.").json()
 
-    assert said[0]["language"] == "de"
-    assert {one["language"] for one in said} == {"de", "en", "fr"}
-    assert said[0]["confidence"] > said[1]["confidence"]
+    assert body[0]["language"] == "de"
+    assert {item["language"] for item in body} == {"de", "en", "fr"}
+    assert body[0]["confidence"] > body[1]["confidence"]
 
 
 def test_detect_needs_a_text(served: Served) -> None:
@@ -502,15 +507,15 @@ def test_detect_needs_a_text(served: Served) -> None:
 
 
 def test_the_page_settings_have_libretranslate_s_names(served: Served) -> None:
-    said = served.ask("GET", "/frontend/settings").json()
+    result = served.ask("GET", "/frontend/settings").json()
 
-    assert said["language"] == {
+    assert result["language"] == {
         "source": {"code": "en", "name": "English"},
         "target": {"code": "de", "name": "German"},
     }
-    assert {"charLimit": -1, "frontendTimeout": 500, "keyRequired": False}.items() <= said.items()
-    assert {".txt", ".srt", ".po", ".html"} <= set(said["supportedFilesFormat"])
-    assert {"apiKeys", "suggestions", "filesTranslation"} <= said.keys()
+    assert {"charLimit": -1, "frontendTimeout": 500, "keyRequired": False}.items() <= result.items()
+    assert {".txt", ".srt", ".po", ".html"} <= set(result["supportedFilesFormat"])
+    assert {"apiKeys", "suggestions", "filesTranslation"} <= result.keys()
 
 
 def test_health_is_ok(served: Served) -> None:
@@ -546,10 +551,10 @@ def test_suggestions_are_off_without_a_memory(served: Served) -> None:
     [("DELETE", "/translate"), ("PUT", "/translate"), ("POST", "/languages"), ("GET", "/detect")],
 )
 def test_a_wrong_verb_is_405(served: Served, verb: str, path: str) -> None:
-    said = served.ask(verb, path)
+    result = served.ask(verb, path)
 
-    assert error(said, 405) == "Method Not Allowed"
-    assert "allow" in said.headers
+    assert error(result, 405) == "Method Not Allowed"
+    assert "allow" in result.headers
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/translate/", "/page/../app.py", "/%00"])
@@ -564,22 +569,22 @@ def test_an_unknown_path_is_404(served: Served, path: str) -> None:
 def test_every_answer_lets_other_hosts_pages_read_it(serve: Serve, verb: str, path: str) -> None:
     served = serve("en-de", settings=ServerSettings(host="0.0.0.0"))
 
-    said = served.ask(verb, path, headers={"origin": "https://elsewhere.example"})
+    result = served.ask(verb, path, headers={"origin": "https://elsewhere.example"})
 
-    assert said.headers["access-control-allow-origin"] == "*"
-    assert said.headers["access-control-allow-headers"] == "Authorization, Content-Type"
-    assert said.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE"
-    assert said.headers["access-control-max-age"] == "1728000"
-    assert said.headers["x-request-id"]
+    assert result.headers["access-control-allow-origin"] == "*"
+    assert result.headers["access-control-allow-headers"] == "Authorization, Content-Type"
+    assert result.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE"
+    assert result.headers["access-control-max-age"] == "1728000"
+    assert result.headers["x-request-id"]
 
 
 def test_metrics_are_counted(served: Served) -> None:
     served.post("/translate", **HELLO)
 
-    said = served.ask("GET", "/metrics")
+    result = served.ask("GET", "/metrics")
 
-    assert said.headers["content-type"].startswith("text/plain")
-    assert 'endpoint="/translate"' in said.text
+    assert result.headers["content-type"].startswith("text/plain")
+    assert 'endpoint="/translate"' in result.text
 
 
 def test_metrics_may_want_a_token(serve: Serve) -> None:
@@ -593,9 +598,9 @@ def test_metrics_may_want_a_token(serve: Serve) -> None:
 def test_a_long_text_is_taken_apart_elsewhere_and_put_together(served: Served) -> None:
     text = "It rains.  We go home.\n" * 501
 
-    said = served.post("/translate", **HELLO | {"q": text})
+    response = served.post("/translate", **HELLO | {"q": text})
 
-    assert said.json()["translatedText"] == text.upper()
+    assert response.json()["translatedText"] == text.upper()
 
 
 def test_a_list_of_too_many_texts_is_refused_by_default(served: Served) -> None:

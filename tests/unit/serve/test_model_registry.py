@@ -91,8 +91,8 @@ def test_a_direction_that_is_not_loaded_is_refused_by_both_names(loaded: Loaded)
 def test_sources_and_their_targets_are_each_there_once(loaded: Loaded) -> None:
     registry = loaded(("en", "de"), ("en", "fr"), ("de", "en"))
 
-    assert [one.code for one in registry.sources()] == ["en", "de"]
-    assert [(one.code, one.name) for one in registry.targets_of("en")] == [
+    assert [source.code for source in registry.sources()] == ["en", "de"]
+    assert [(item.code, item.name) for item in registry.targets_of("en")] == [
         ("de", "German"),
         ("fr", "fr"),
     ]

@@ -26,16 +26,16 @@ def error(said: httpx.Response, status: int) -> str:
 
 
 def test_models_say_what_is_loaded(serve: Serve) -> None:
-    (one,) = serve(settings=ServerSettings(char_limit=70)).ask("GET", "/api/models").json()
+    (single,) = serve(settings=ServerSettings(char_limit=70)).ask("GET", "/api/models").json()
 
-    assert one["name"] == "en-de"
-    assert one["source"] == {"code": "en", "name": "English"}
-    assert one["target"] == {"code": "de", "name": "German"}
-    assert one["engine"] == "a loud voice"
-    assert one["beam"] >= 1
-    assert one["parameters"] > 1000
-    assert one["calibrated"] is False
-    assert one["limits"] == {"characters": 70}
+    assert single["name"] == "en-de"
+    assert single["source"] == {"code": "en", "name": "English"}
+    assert single["target"] == {"code": "de", "name": "German"}
+    assert single["engine"] == "a loud voice"
+    assert single["beam"] >= 1
+    assert single["parameters"] > 1000
+    assert single["calibrated"] is False
+    assert single["limits"] == {"characters": 70}
 
 
 def test_the_demo_s_example_is_its_sentence(
@@ -54,13 +54,13 @@ def test_the_demo_s_example_is_its_sentence(
 
 
 def test_a_translation_is_told_in_full(served: Served) -> None:
-    said = served.post("/api/translate", text="It rains. We go {name}.", nbest=2).json()
+    body = served.post("/api/translate", text="It rains. We go {name}.", nbest=2).json()
 
-    assert (said["source"], said["target"]) == ("en", "de")
-    assert said["detected"]["language"] == "en"
-    assert said["lost"] == []
-    assert [one["source"] for one in said["sentences"]] == ["It rains.", "We go {name}."]
-    first = said["sentences"][0]
+    assert (body["source"], body["target"]) == ("en", "de")
+    assert body["detected"]["language"] == "en"
+    assert body["lost"] == []
+    assert [sentence["source"] for sentence in body["sentences"]] == ["It rains.", "We go {name}."]
+    first = body["sentences"][0]
     assert first["text"] == "IT RAINS."
     assert first["others"] == [{"text": "IT RAINS. 2", "score": -2.0}]
     assert first["alignment"] == [[0, 0], [1, 1]]
@@ -72,27 +72,27 @@ def test_a_translation_is_told_in_full(served: Served) -> None:
 
 
 def test_a_prefix_begins_the_first_sentence_alone(served: Served) -> None:
-    said = served.post("/api/translate", text="One. Two.", prefix="Nun", markup="none").json()
+    body = served.post("/api/translate", text="One. Two.", prefix="Nun", markup="none").json()
 
-    assert said["text"] == "Nun ONE. TWO."
+    assert body["text"] == "Nun ONE. TWO."
 
 
 def test_a_language_that_was_named_is_not_detected(served: Served) -> None:
-    said = served.post("/api/translate", text="One.", source="en", target="de").json()
+    body = served.post("/api/translate", text="One.", source="en", target="de").json()
 
-    assert said["detected"] is None
+    assert body["detected"] is None
 
 
 def test_a_text_in_the_target_language_has_no_sentences(serve: Serve) -> None:
-    said = serve("en-de", "de-en").post("/api/translate", text="Ja.", source="de", target="de")
+    response = serve("en-de", "de-en").post("/api/translate", text="Ja.", source="de", target="de")
 
-    assert (said.json()["text"], said.json()["sentences"]) == ("Ja.", [])
+    assert (response.json()["text"], response.json()["sentences"]) == ("Ja.", [])
 
 
 def test_the_target_must_be_named_where_there_are_several(serve: Serve) -> None:
-    said = serve("en-de", "en-fr").post("/api/translate", text="One.")
+    response = serve("en-de", "en-fr").post("/api/translate", text="One.")
 
-    assert error(said, 400) == "target: name one of de, fr"
+    assert error(response, 400) == "target: name one of de, fr"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_what_is_wrong_is_named(served: Served, fields: dict[str, object], part:
 
 
 def test_a_form_is_no_json(served: Served) -> None:
-    said = served.ask("POST", "/api/translate", data={"text": "a"})
+    result = served.ask("POST", "/api/translate", data={"text": "a"})
 
-    assert error(said, 400) == "Invalid JSON format"
+    assert error(result, 400) == "Invalid JSON format"
 
 
 def test_the_character_limit_holds_here_too(serve: Serve) -> None:
@@ -161,23 +161,23 @@ def real(tokenizer: Tokenizer, untrained: Transformer, translator: Translator) -
 def test_a_real_model_says_what_it_says_offline(real: Served, translator: Translator) -> None:
     (offline,) = translator.translate([DOG])
 
-    said = real.post("/api/translate", text=DOG, markup="none").json()
+    body = real.post("/api/translate", text=DOG, markup="none").json()
 
-    (one,) = said["sentences"]
-    assert one["text"] == offline.text
-    assert [piece["piece"] for piece in one["pieces"]] == list(offline.pieces)
-    assert [piece["log_prob"] for piece in one["pieces"]] == pytest.approx(offline.log_probs)
-    assert one["confidence"] is None
+    (single,) = body["sentences"]
+    assert single["text"] == offline.text
+    assert [piece["piece"] for piece in single["pieces"]] == list(offline.pieces)
+    assert [piece["log_prob"] for piece in single["pieces"]] == pytest.approx(offline.log_probs)
+    assert single["confidence"] is None
 
 
 def test_alternatives_are_the_translator_s(real: Served, translator: Translator) -> None:
-    said = real.post("/api/alternatives", text=DOG, count=3).json()["alternatives"]
+    body = real.post("/api/alternatives", text=DOG, count=3).json()["alternatives"]
 
     offline = translator.alternatives(DOG, "", count=3)
-    assert [one["piece"] for one in said] == [one.piece for one in offline]
-    assert [one["text"] for one in said] == [one.text for one in offline]
-    assert [one["probability"] for one in said] == pytest.approx(
-        [one.probability for one in offline]
+    assert [item["piece"] for item in body] == [item.piece for item in offline]
+    assert [item["text"] for item in body] == [item.text for item in offline]
+    assert [item["probability"] for item in body] == pytest.approx(
+        [item.probability for item in offline]
     )
 
 
@@ -186,13 +186,13 @@ def test_attention_is_the_model_s(
 ) -> None:
     bundle = bundle_of("en", "de", tokenizer=tokenizer, model=untrained)
 
-    said = real.post("/api/attention", text=DOG, translation="ein Haus").json()
+    body = real.post("/api/attention", text=DOG, translation="ein Haus").json()
 
     traced = trace_attention(bundle, DOG, "ein Haus")
-    assert said["source_pieces"] == list(traced.source_pieces)
-    assert said["target_pieces"] == list(traced.target_pieces)
-    assert said["cross"][0][0][0] == pytest.approx(traced.cross[0][0][0], abs=1e-3)
-    assert (len(said["encoder"]), len(said["decoder"])) == (2, 1)
+    assert body["source_pieces"] == list(traced.source_pieces)
+    assert body["target_pieces"] == list(traced.target_pieces)
+    assert body["cross"][0][0][0] == pytest.approx(traced.cross[0][0][0], abs=1e-3)
+    assert (len(body["encoder"]), len(body["decoder"])) == (2, 1)
 
 
 @pytest.mark.parametrize("path", ["alternatives", "attention"])
@@ -209,6 +209,6 @@ def test_many_at_once_get_each_his_own(served: Served) -> None:
             asked = (client.post("/api/translate", json={"text": f"Text {n}."}) for n in range(31))
             return await asyncio.gather(*asked)
 
-    said = asyncio.run(go())
+    result = asyncio.run(go())
 
-    assert [one.json()["text"] for one in said] == [f"TEXT {n}." for n in range(31)]
+    assert [item.json()["text"] for item in result] == [f"TEXT {n}." for n in range(31)]

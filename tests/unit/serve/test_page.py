@@ -47,7 +47,7 @@ def test_what_the_page_loads_is_served():
     asked = {link for link in links if link and link.startswith("page/")}
 
     imported = {
-        f"page/{one}" for name in SCRIPTS for one in re.findall(r'from "\./(.+?)"', text(name))
+        f"page/{item}" for name in SCRIPTS for item in re.findall(r'from "\./(.+?)"', text(name))
     }
 
     assert asked | imported == {f"page/{name}" for name in FILES if name != INDEX}
@@ -55,9 +55,9 @@ def test_what_the_page_loads_is_served():
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_other_host_is_named(name: str):
-    said = text(name).replace("http://www.w3.org/2000/svg", "")
+    result = text(name).replace("http://www.w3.org/2000/svg", "")
 
-    assert re.findall(r"https?:|[\"'(]//\w|@import", said) == []
+    assert re.findall(r"https?:|[\"'(]//\w|@import", result) == []
 
 
 def test_nothing_is_inline_that_the_policy_forbids():

@@ -90,7 +90,7 @@ def test_requests_name_the_loaded_languages(serve: Serve) -> None:
 
 
 def test_every_operation_has_a_name_of_its_own(document: Document) -> None:
-    names = [one["operationId"] for ways in document["paths"].values() for one in ways.values()]
+    names = [item["operationId"] for ways in document["paths"].values() for item in ways.values()]
 
     assert len(set(names)) == len(names)
 
@@ -107,9 +107,9 @@ def test_every_operation_of_the_apis_is_there_and_no_other(
 def test_what_is_there_answers(served: Served, document: Document) -> None:
     for path, ways in document["paths"].items():
         for verb in ways:
-            said = served.ask(verb.upper(), path.replace("{name}", "x"))
-            assert said.status_code != 405
-            assert str(said.status_code) in ways[verb]["responses"]
+            result = served.ask(verb.upper(), path.replace("{name}", "x"))
+            assert result.status_code != 405
+            assert str(result.status_code) in ways[verb]["responses"]
 
 
 @pytest.mark.parametrize(
@@ -188,21 +188,21 @@ def test_what_is_no_number_in_json_is_null() -> None:
 
 
 def test_the_page_is_served_with_its_policy(served: Served) -> None:
-    said = served.ask("GET", "/")
+    result = served.ask("GET", "/")
 
-    assert said.status_code == 200
-    assert said.headers["content-type"].startswith("text/html")
-    assert said.headers["content-security-policy"] == PAGE_POLICY
+    assert result.status_code == 200
+    assert result.headers["content-type"].startswith("text/html")
+    assert result.headers["content-security-policy"] == PAGE_POLICY
     assert "default-src 'none'" in PAGE_POLICY
 
 
 @pytest.mark.parametrize("name", list(FILES))
 def test_every_file_of_the_page_is_served(served: Served, name: str) -> None:
-    said = served.ask("GET", f"/page/{name}")
+    result = served.ask("GET", f"/page/{name}")
 
-    assert said.content == FILES[name].body
-    assert said.headers["content-type"] == FILES[name].media_type
-    assert said.headers["cache-control"] == "no-cache"
+    assert result.content == FILES[name].body
+    assert result.headers["content-type"] == FILES[name].media_type
+    assert result.headers["cache-control"] == "no-cache"
 
 
 def test_what_a_browser_has_is_not_sent_again(served: Served) -> None:
@@ -217,7 +217,7 @@ def test_what_a_browser_has_is_not_sent_again(served: Served) -> None:
 
 @pytest.mark.parametrize("name", ["none.js", "__init__.py", "..%2f__init__.py"])
 def test_what_is_no_file_of_the_page_is_404(served: Served, name: str) -> None:
-    said = served.ask("GET", f"/page/{name}")
+    result = served.ask("GET", f"/page/{name}")
 
-    assert said.status_code == 404
-    assert said.json() == {"error": "Not Found"}
+    assert result.status_code == 404
+    assert result.json() == {"error": "Not Found"}

@@ -29,7 +29,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def matrix(rows: int, columns: int, chance: random.Random) -> list[list[float]]:
     drawn = [[chance.random() for _ in range(columns)] for _ in range(rows)]
-    return [[one / sum(row) for one in row] for row in drawn]
+    return [[item / sum(row) for item in row] for row in drawn]
 
 
 @pytest.fixture
@@ -54,31 +54,33 @@ def traced() -> AttentionTrace:
 
 
 def cells(markup: str) -> list[ElementTree.Element]:
-    found = re.search(r"<svg xmlns.*?\n</svg>", markup, re.DOTALL)
-    assert found
-    group = ElementTree.fromstring(found[0]).find(f"{SVG}g")
+    result = re.search(r"<svg xmlns.*?\n</svg>", markup, re.DOTALL)
+    assert result
+    group = ElementTree.fromstring(result[0]).find(f"{SVG}g")
     assert group is not None
     return list(group)
 
 
 def inlined(figure: str) -> dict[str, object]:
-    found = re.search(r'<script type="application/json">(.*?)</script>', figure, re.DOTALL)
-    assert found
-    return json.loads(found[1])
+    result = re.search(r'<script type="application/json">(.*?)</script>', figure, re.DOTALL)
+    assert result
+    return json.loads(result[1])
 
 
 def test_a_map_says_each_weight_and_whose_it_is():
-    found = cells(heatmap_svg(["a", "b"], ["c", "d"], [[0.25, 0.75], [1.0, 0.0]], title="t") + "\n")
+    result = cells(
+        heatmap_svg(["a", "b"], ["c", "d"], [[0.25, 0.75], [1.0, 0.0]], title="t") + "\n"
+    )
 
-    assert [cell[0].text for cell in found] == [
+    assert [cell[0].text for cell in result] == [
         *("a → c  0.250", "a → d  0.750", "b → c  1.000", "b → d  0.000")
     ]
 
 
 def test_the_shade_of_a_cell_is_the_root_of_its_weight():
-    found = cells(heatmap_svg(["a"], ["b", "c", "d"], [[0.25, 1.0, 0.0]], title="t"))
+    result = cells(heatmap_svg(["a"], ["b", "c", "d"], [[0.25, 1.0, 0.0]], title="t"))
 
-    assert [cell.get("fill-opacity") for cell in found] == ["0.5", "1", "0"]
+    assert [cell.get("fill-opacity") for cell in result] == ["0.5", "1", "0"]
 
 
 def test_a_figure_is_sound_whatever_the_pieces_are(traced: AttentionTrace):
@@ -106,7 +108,7 @@ def test_every_weight_is_told_to_four_decimals(traced: AttentionTrace, kind: str
     held = json.loads(attention_json(traced))
 
     assert held[kind] == [
-        [[[round(one, 4) for one in row] for row in head] for head in layer]
+        [[[round(item, 4) for item in row] for row in head] for head in layer]
         for layer in getattr(traced, kind)
     ]
 
@@ -130,8 +132,8 @@ def test_without_script_the_last_look_at_the_source_is_shown_as_the_mean_of_the_
     shown = [float((cell[0].text or "").split()[-1]) for cell in cells(figure)]
     expected = [
         (a + b) / 2
-        for one, other in zip(first, second, strict=True)
-        for a, b in zip(one, other, strict=True)
+        for item, other in zip(first, second, strict=True)
+        for a, b in zip(item, other, strict=True)
     ]
     assert shown == pytest.approx(expected, abs=0.00051)
     assert "layer 3 of 3, mean of 2 heads" in figure
@@ -143,14 +145,14 @@ def test_a_picture_alone_is_the_same_map_with_its_own_colours(traced: AttentionT
     drawn = ElementTree.fromstring(picture)
     group = drawn.find(f"{SVG}g")
     assert group is not None
-    said = [cell[0].text for cell in group]
-    assert said == [cell[0].text for cell in cells(attention_figure(traced, title="t"))]
+    result = [cell[0].text for cell in group]
+    assert result == [cell[0].text for cell in cells(attention_figure(traced, title="t"))]
     assert drawn.find(f"{SVG}style") is not None
     assert "var(" not in picture
 
 
 def test_the_piece_looked_at_most_can_be_read_as_text():
-    one = AttentionTrace(
+    single = AttentionTrace(
         source_pieces=("▁a", "▁b"),
         target_pieces=("▁c",),
         target_read=(START,),
@@ -159,7 +161,7 @@ def test_the_piece_looked_at_most_can_be_read_as_text():
         cross=[[[[0.125, 0.875]]]],
     )
 
-    figure = attention_figure(one, title="t")
+    figure = attention_figure(single, title="t")
 
     assert '<td dir="auto">▁b</td><td class="number">0.875</td></tr>' in figure
 
@@ -171,7 +173,7 @@ def test_words_join_their_pieces_and_leave_the_end_alone():
 def test_a_word_has_the_share_of_all_its_pieces(traced: AttentionTrace):
     figure = word_attention_figure(traced, position=0, side="source", title="t")
 
-    shares = [float(one) for one in re.findall(r'title="([0-9.]+)"', figure)]
+    shares = [float(item) for item in re.findall(r'title="([0-9.]+)"', figure)]
     last = traced.encoder[1][1][0]
     assert shares[-3:] == pytest.approx([last[0], last[1] + last[2], last[3]], abs=0.00051)
     assert len(shares) == 3 * (2 + 2 * 2)  # words x (layers + layers x heads)
@@ -188,7 +190,7 @@ def test_a_target_piece_looks_at_the_source(traced: AttentionTrace):
     figure = word_attention_figure(traced, position=1, side="target", title=NASTY)
 
     parsed(figure)
-    shares = [float(one) for one in re.findall(r'title="([0-9.]+)"', figure)]
+    shares = [float(item) for item in re.findall(r'title="([0-9.]+)"', figure)]
     assert shares[-1] == pytest.approx(traced.cross[2][1][1][3], abs=0.00051)
     assert "query" not in figure
     assert math.fsum(shares[:3]) == pytest.approx(1.0, abs=0.002)

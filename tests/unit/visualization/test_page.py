@@ -98,15 +98,15 @@ def test_a_short_page_has_no_links():
 
 
 def test_cells_and_headers_of_a_table_stay_text():
-    found = table([NASTY, "b"], [[NASTY, "1"]])
+    result = table([NASTY, "b"], [[NASTY, "1"]])
 
-    assert parsed(found).text.count(NASTY) == 2
+    assert parsed(result).text.count(NASTY) == 2
 
 
 def test_the_columns_of_numbers_are_marked():
-    found = table(["name", "value"], [["a", "1.0"], ["b", "2.0"]], numbers=[1])
+    result = table(["name", "value"], [["a", "1.0"], ["b", "2.0"]], numbers=[1])
 
-    assert re.findall(r'class="number">([^<]*)<', found) == ["value", "1.0", "2.0"]
+    assert re.findall(r'class="number">([^<]*)<', result) == ["value", "1.0", "2.0"]
 
 
 def test_a_row_with_too_few_cells_is_a_bug():
@@ -131,9 +131,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 def drawn(figure: str) -> ElementTree.Element:
     """The chart of a figure, which is well-formed as XML as a whole."""
     ElementTree.fromstring(figure)
-    found = re.search(r"<svg xmlns.*?\n</svg>\n", figure, re.DOTALL)
-    assert found
-    return ElementTree.fromstring(found[0])
+    result = re.search(r"<svg xmlns.*?\n</svg>\n", figure, re.DOTALL)
+    assert result
+    return ElementTree.fromstring(result[0])
 
 
 def texts(figure: str) -> list[str]:
@@ -159,23 +159,23 @@ def test_the_ticks_of_an_axis_are_round(values: list[float], labels: tuple[str, 
 
 
 def test_an_axis_that_is_not_whole_ends_with_its_values():
-    found = make_axis([0.0, 4000.0, 4300.0], extend_to_ticks=False)
+    result = make_axis([0.0, 4000.0, 4300.0], extend_to_ticks=False)
 
-    assert (found.low, found.high) == (0.0, 4300.0)
-    assert found.ticks == (0.0, 1000.0, 2000.0, 3000.0, 4000.0)
+    assert (result.low, result.high) == (0.0, 4300.0)
+    assert result.ticks == (0.0, 1000.0, 2000.0, 3000.0, 4000.0)
 
 
 def test_an_axis_of_tiny_values_has_ticks_of_their_size():
-    found = make_axis([1e-13, 4e-13], extend_to_ticks=False)
+    result = make_axis([1e-13, 4e-13], extend_to_ticks=False)
 
-    assert found.ticks == (1e-13, 2e-13, 3e-13, 4e-13)
-    assert found.labels[-1] == "0.0000000000004"
+    assert result.ticks == (1e-13, 2e-13, 3e-13, 4e-13)
+    assert result.labels[-1] == "0.0000000000004"
 
 
 def test_an_axis_of_one_value_has_room_on_both_sides():
-    found = make_axis([3.0], extend_to_ticks=True)
+    result = make_axis([3.0], extend_to_ticks=True)
 
-    assert found.low < 3.0 < found.high
+    assert result.low < 3.0 < result.high
 
 
 def test_points_lie_where_their_values_are():
@@ -200,10 +200,10 @@ def test_a_chart_without_values_says_so():
 
 
 def test_lines_are_named_where_there_are_several():
-    one = line_chart([line(1.0, name="alone")], x_label="x", y_label="y", title="t")
+    single = line_chart([line(1.0, name="alone")], x_label="x", y_label="y", title="t")
     two = line_chart([line(1.0), line(2.0, name="other")], x_label="x", y_label="y", title="t")
 
-    assert "legend" not in one
+    assert "legend" not in single
     assert "</svg>other</li>" in two
 
 

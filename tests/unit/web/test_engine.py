@@ -232,8 +232,8 @@ answer(Object.fromEntries([...tensors].map(([name, value]) =>
 
     for key, values in answer.items():
         part, _, output = key.rpartition(".")
-        found = expected[f"{part}.feed_forward_output" if output == "output" else key]
-        tensor = torch.from_numpy(found.copy())
+        result = expected[f"{part}.feed_forward_output" if output == "output" else key]
+        tensor = torch.from_numpy(result.copy())
         if output in ("queries", "keys", "values"):
             tensor = tensor.transpose(0, 1)  # JavaScript keeps the heads side by side
         numbers = torch.tensor([-torch.inf if value is None else value for value in values])

@@ -74,9 +74,9 @@ def test_each_sentence_has_its_own_limit(bundle: Bundle, cache: Cache, beam: int
     endless(bundle)
     engine = Ct2Engine(bundle, cache=cache)
 
-    found = engine.search(REQUESTS, SearchConfig(beam=beam, extra=2))
+    result = engine.search(REQUESTS, SearchConfig(beam=beam, extra=2))
 
-    for source, hypotheses in zip(SOURCES, found, strict=True):
+    for source, hypotheses in zip(SOURCES, result, strict=True):
         assert {len(hypothesis.ids) for hypothesis in hypotheses} == {len(source) + 2}
         assert not any(hypothesis.finished for hypothesis in hypotheses)
 
@@ -87,38 +87,38 @@ def test_a_sentence_fares_the_same_alone_and_among_others(engine: Ct2Engine, bea
 
     together = engine.search(REQUESTS, config)
 
-    assert ids_of(together) == ids_of([engine.search([one], config)[0] for one in REQUESTS])
+    assert ids_of(together) == ids_of([engine.search([item], config)[0] for item in REQUESTS])
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_hypotheses_are_scored_and_ranked_by_our_penalty(engine: Ct2Engine, alpha: float):
-    found = engine.search(REQUESTS, SearchConfig(beam=4, alpha=alpha, extra=7))
+    result = engine.search(REQUESTS, SearchConfig(beam=4, alpha=alpha, extra=7))
 
-    for hypotheses in found:
+    for hypotheses in result:
         scores = [hypothesis.score for hypothesis in hypotheses]
         assert scores == sorted(scores, reverse=True)
-        for one in hypotheses:
-            assert one.score == one.log_prob / length_penalty(len(one.ids), alpha)
+        for item in hypotheses:
+            assert item.score == item.log_prob / length_penalty(len(item.ids), alpha)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_sums_are_those_of_the_pieces(engine: Ct2Engine, alpha: float):
-    found = engine.search(REQUESTS, SearchConfig(beam=4, alpha=alpha, extra=7))
+    result = engine.search(REQUESTS, SearchConfig(beam=4, alpha=alpha, extra=7))
 
-    for one in (one for hypotheses in found for one in hypotheses):
-        assert len(one.log_probs) == len(one.ids)
-        assert math.fsum(one.log_probs) == pytest.approx(one.log_prob, abs=NEAR)
+    for item in (hypothesis for hypotheses in result for hypothesis in hypotheses):
+        assert len(item.log_probs) == len(item.ids)
+        assert math.fsum(item.log_probs) == pytest.approx(item.log_prob, abs=NEAR)
 
 
 def test_what_stands_at_a_limit_is_a_hypothesis_also_where_others_ended_there(
     engine: Ct2Engine, exact: TorchEngine
 ):
-    requests = [*(Request((one,)) for one in range(3, 80)), Request((3, 5, 7, 11))]
+    requests = [*(Request((item,)) for item in range(3, 80)), Request((3, 5, 7, 11))]
     config = SearchConfig(beam=3, alpha=0.0, extra=2)
 
-    found = engine.search(requests, config, token_scores=False)
+    result = engine.search(requests, config, token_scores=False)
 
-    assert ids_of(found) == ids_of(exact.search(requests, config))
+    assert ids_of(result) == ids_of(exact.search(requests, config))
 
 
 def test_without_an_exponent_search_ends_when_the_beam_has_finished(bundle: Bundle, cache: Cache):
@@ -128,30 +128,30 @@ def test_without_an_exponent_search_ends_when_the_beam_has_finished(bundle: Bund
     requests = [Request((first, second)) for first in range(3, 13) for second in range(3, 9)]
     config = SearchConfig(beam=3, alpha=0.0, extra=7)
 
-    found = Ct2Engine(bundle, cache=cache).search(requests, config, token_scores=False)
+    result = Ct2Engine(bundle, cache=cache).search(requests, config, token_scores=False)
 
-    assert ids_of(found) == ids_of(exact.search(requests, config))
+    assert ids_of(result) == ids_of(exact.search(requests, config))
 
 
 def test_where_no_detail_is_wanted_the_translations_are_the_same(engine: Ct2Engine):
     config = SearchConfig(beam=3)
 
-    found = engine.search(REQUESTS, config, token_scores=False)
+    result = engine.search(REQUESTS, config, token_scores=False)
 
     detailed = engine.search(REQUESTS, config)
-    assert [[replace(one, log_probs=()) for one in some] for some in detailed] == found
+    assert [[replace(item, log_probs=()) for item in some] for some in detailed] == result
 
 
 def test_a_prefix_begins_the_translation_and_counts(engine: Ct2Engine, exact: TorchEngine):
     requests = [Request((5, 7, 11), prefix=(29, 31)), Request((13, 2))]
     config = SearchConfig(beam=1)
 
-    found = engine.search(requests, config, token_scores=False)
+    result = engine.search(requests, config, token_scores=False)
 
     expected = exact.search(requests, config)
-    assert ids_of(found) == ids_of(expected)
-    assert found[0][0].ids[:2] == (29, 31)
-    assert found[0][0].log_prob == pytest.approx(expected[0][0].log_prob, abs=NEAR)
+    assert ids_of(result) == ids_of(expected)
+    assert result[0][0].ids[:2] == (29, 31)
+    assert result[0][0].log_prob == pytest.approx(expected[0][0].log_prob, abs=NEAR)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_greedy_wishes_are_honoured_as_torch_honours_them(
 ):
     config = SearchConfig(beam=1, extra=11)
 
-    found = engine.search(REQUESTS, config, constraints)
+    result = engine.search(REQUESTS, config, constraints)
 
     expected = exact.search(REQUESTS, config, constraints)
-    assert ids_of(found) == ids_of(expected)
-    assert ids_of(found) != ids_of(engine.search(REQUESTS, config))
-    for one, other in zip(found, expected, strict=True):
-        assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=NEAR)
+    assert ids_of(result) == ids_of(expected)
+    assert ids_of(result) != ids_of(engine.search(REQUESTS, config))
+    for item, other in zip(result, expected, strict=True):
+        assert item[0].log_prob == pytest.approx(other[0].log_prob, abs=NEAR)
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,9 @@ def test_a_translation_ends_with_the_learned_positions(
     endless(bundle)
     engine = Ct2Engine(bundle, cache=cache)
 
-    found = engine.search(REQUESTS, SearchConfig(beam=2, extra=50))
+    result = engine.search(REQUESTS, SearchConfig(beam=2, extra=50))
 
-    assert {len(one.ids) for hypotheses in found for one in hypotheses} == {6}
+    assert {len(hypothesis.ids) for hypotheses in result for hypothesis in hypotheses} == {6}
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -290,10 +290,10 @@ def test_a_plan_of_ones_own_is_followed(bundle: Bundle, cache: Cache):
 def test_several_threads_may_ask_at_one_time(engine: Ct2Engine):
     config = SearchConfig(beam=2, extra=5)
     alone = engine.search(REQUESTS, config)
-    found: list[list[list[Hypothesis]]] = []
+    result: list[list[list[Hypothesis]]] = []
 
     threads = [
-        threading.Thread(target=lambda: found.append(engine.search(REQUESTS, config)))
+        threading.Thread(target=lambda: result.append(engine.search(REQUESTS, config)))
         for _ in range(3)
     ]
     for thread in threads:
@@ -301,4 +301,4 @@ def test_several_threads_may_ask_at_one_time(engine: Ct2Engine):
     for thread in threads:
         thread.join()
 
-    assert [ids_of(one) for one in found] == [ids_of(alone)] * 3
+    assert [ids_of(item) for item in result] == [ids_of(alone)] * 3

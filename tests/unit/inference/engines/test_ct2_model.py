@@ -33,10 +33,10 @@ def greedily(folder: Path, bundle: Bundle, source: tuple[int, ...]) -> list[int]
     """By CTranslate2 alone, as anybody would who was handed the folder."""
     pieces = json.loads((folder / "shared_vocabulary.json").read_text())
     translator = ctranslate2.Translator(str(folder), inter_threads=1, intra_threads=1)
-    (found,) = translator.translate_batch(
-        [[pieces[one] for one in source]], beam_size=1, max_decoding_length=23
+    (result,) = translator.translate_batch(
+        [[pieces[item] for item in source]], beam_size=1, max_decoding_length=23
     )
-    return [pieces.index(piece) for piece in found.hypotheses[0]]
+    return [pieces.index(piece) for piece in result.hypotheses[0]]
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -46,12 +46,12 @@ def test_the_folder_alone_translates_as_the_model_does(
     bundle = bundle_of(lively(replace(shape, norm=norm)), tokenizer)  # type: ignore[arg-type]
     write_ctranslate2(bundle, tmp_path / "out")
 
-    found = greedily(tmp_path / "out", bundle, SOURCE)
+    result = greedily(tmp_path / "out", bundle, SOURCE)
 
     torch_engine = TorchEngine(bundle.model, pad=tokenizer.pad, eos=0, device="cpu")
     config = SearchConfig(beam=1, extra=23 - len(SOURCE))
     ((ours, *_),) = torch_engine.search([Request(SOURCE)], config)
-    assert found == [one for one in ours.ids if one != tokenizer.EOS]
+    assert result == [item for item in ours.ids if item != tokenizer.EOS]
 
 
 def test_the_folder_has_all_that_is_needed_to_use_it(bundle: Bundle, tmp_path: Path):
@@ -72,10 +72,10 @@ def test_pad_is_not_generated_where_it_would_be_likeliest(bundle: Bundle, tmp_pa
         bundle.model.embedding.weight.abs_()
     write_ctranslate2(bundle, tmp_path / "out")
 
-    said = greedily(tmp_path / "out", bundle, SOURCE)
+    result = greedily(tmp_path / "out", bundle, SOURCE)
 
-    assert said
-    assert bundle.tokenizer.pad not in said
+    assert result
+    assert bundle.tokenizer.pad not in result
 
 
 def test_quantized_weights_take_less_room(bundle: Bundle, tmp_path: Path):
@@ -150,9 +150,9 @@ def test_queries_keys_and_values_stand_below_each_other(bundle: Bundle):
 
     written = ct2_variables(bundle.model.config, ours)
 
-    one = written["encoder/layer_1/self_attention/linear_0/weight"]
+    single = written["encoder/layer_1/self_attention/linear_0/weight"]
     parts = [ours[f"encoder.1.self_attention.{part}.weight"] for part in ("query", "key", "value")]
-    assert np.array_equal(one, np.concatenate(parts))
+    assert np.array_equal(single, np.concatenate(parts))
 
 
 def test_keys_and_values_of_the_memory_stand_below_each_other(bundle: Bundle):
@@ -160,9 +160,9 @@ def test_keys_and_values_of_the_memory_stand_below_each_other(bundle: Bundle):
 
     written = ct2_variables(bundle.model.config, ours)
 
-    one = written["decoder/layer_2/attention/linear_1/weight"]
+    single = written["decoder/layer_2/attention/linear_1/weight"]
     parts = [ours[f"decoder.2.cross_attention.{part}.weight"] for part in ("key", "value")]
-    assert np.array_equal(one, np.concatenate(parts))
+    assert np.array_equal(single, np.concatenate(parts))
 
 
 def test_sinusoids_are_written_as_the_paper_has_them(bundle: Bundle):

@@ -30,8 +30,8 @@ def file(tmp_path: Path, pieces: list[str]) -> Path:
 
 
 def said(engine: Ct2Engine | TorchEngine, *requests: Request) -> set[int]:
-    found = engine.search(list(requests), SearchConfig(beam=3))
-    return {one for best in found for hypothesis in best for one in hypothesis.ids}
+    result = engine.search(list(requests), SearchConfig(beam=3))
+    return {item for best in result for hypothesis in best for item in hypothesis.ids}
 
 
 @pytest.mark.parametrize("request_", [ONE, OTHER])
@@ -83,11 +83,11 @@ def test_what_was_searched_before_makes_no_difference(bundle: Bundle, cache: Cac
     alone = [Ct2Engine(bundle, shortlist=SHORT, cache=cache) for _ in requests]
     engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
 
-    found = [engine.search([one], config, token_scores=False) for one in requests]
+    result = [engine.search([request], config, token_scores=False) for request in requests]
 
-    assert found == [
-        fresh.search([one], config, token_scores=False)
-        for fresh, one in zip(alone, requests, strict=True)
+    assert result == [
+        fresh.search([request], config, token_scores=False)
+        for fresh, request in zip(alone, requests, strict=True)
     ]
 
 

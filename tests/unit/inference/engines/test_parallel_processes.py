@@ -135,6 +135,6 @@ def test_several_processes_find_what_one_finds(
         both = [engine.search(requests, config, constraints) for _ in range(2)]
         assert made == [1] * fork, "copies are made once, and kept"
         assert both[0] == both[1]
-        return [[one.ids for one in best] for best in both[0]]
+        return [[item.ids for item in best] for best in both[0]]
 
     assert found(fork=True) == found(fork=False)

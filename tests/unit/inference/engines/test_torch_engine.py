@@ -24,23 +24,23 @@ def engine(untrained: Transformer, tokenizer: Tokenizer) -> TorchEngine:
 
 
 def test_each_sentence_has_its_own_limit(engine: TorchEngine):
-    found = engine.search(REQUESTS, SearchConfig(beam=3, extra=2))
+    result = engine.search(REQUESTS, SearchConfig(beam=3, extra=2))
 
-    for source, hypotheses in zip(SOURCES, found, strict=True):
+    for source, hypotheses in zip(SOURCES, result, strict=True):
         assert all(len(hypothesis.ids) <= len(source) + 2 for hypothesis in hypotheses)
-    assert any(not h.finished and len(h.ids) == len(SOURCES[1]) + 2 for h in found[1])
+    assert any(not h.finished and len(h.ids) == len(SOURCES[1]) + 2 for h in result[1])
 
 
 def test_greedy_search_says_what_the_full_pass_finds_likeliest(
     engine: TorchEngine, untrained: Transformer, tokenizer: Tokenizer
 ):
-    (found,) = engine.search(REQUESTS[:1], SearchConfig(beam=1, extra=7))
+    (result,) = engine.search(REQUESTS[:1], SearchConfig(beam=1, extra=7))
 
     source, mask = pad_source(SOURCES[:1], pad=tokenizer.pad, eos=tokenizer.EOS)
-    said = torch.tensor([[tokenizer.pad, *found[0].ids[:-1]]])
+    actual = torch.tensor([[tokenizer.pad, *result[0].ids[:-1]]])
     with torch.no_grad():
-        logits = untrained(source, mask, said)[0, :, : tokenizer.pad]
-    assert logits.argmax(-1).tolist() == list(found[0].ids)
+        logits = untrained(source, mask, actual)[0, :, : tokenizer.pad]
+    assert logits.argmax(-1).tolist() == list(result[0].ids)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -50,9 +50,9 @@ def test_a_sentence_fares_the_same_alone_and_among_others(engine: TorchEngine, b
     together = engine.search(REQUESTS, config)
 
     alone = [engine.search([request], config)[0] for request in REQUESTS]
-    assert [[h.ids for h in one] for one in alone] == [[h.ids for h in one] for one in together]
-    for one, other in zip(alone, together, strict=True):
-        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-4)
+    assert [[h.ids for h in item] for item in alone] == [[h.ids for h in item] for item in together]
+    for item, other in zip(alone, together, strict=True):
+        assert [h.score for h in item] == pytest.approx([h.score for h in other], abs=1e-4)
 
 
 def test_a_model_in_training_is_searched_without_dropout_and_trains_on(
@@ -62,9 +62,9 @@ def test_a_model_in_training_is_searched_without_dropout_and_trains_on(
     expected = engine.search(REQUESTS, config)
 
     untrained.train()
-    found = engine.search(REQUESTS, config)
+    result = engine.search(REQUESTS, config)
 
-    assert found == expected
+    assert result == expected
     assert untrained.training
     assert untrained.encoder[0].training
 
@@ -95,9 +95,9 @@ def test_a_translation_ends_with_the_learned_positions(
         model.embedding.weight[2:-1] += 3.0
     engine = TorchEngine(model, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
 
-    found = engine.search(REQUESTS, SearchConfig(beam=2, extra=50))
+    result = engine.search(REQUESTS, SearchConfig(beam=2, extra=50))
 
-    lengths = {len(hypothesis.ids) for hypotheses in found for hypothesis in hypotheses}
+    lengths = {len(hypothesis.ids) for hypotheses in result for hypothesis in hypotheses}
     assert max(lengths) == 6
 
 
@@ -125,10 +125,10 @@ def test_what_is_wished_comes_about(engine: TorchEngine):
     requests = [Request((5, 7, 11), prefix=PREFIX), Request((13, 2)), Request((3,))]
     constraints = DecodingConstraints(no_repeat=2, min_length=3, max_length=11)
 
-    found = engine.search(requests, SearchConfig(beam=3), constraints)
+    result = engine.search(requests, SearchConfig(beam=3), constraints)
 
-    every = [one.ids for hypotheses in found for one in hypotheses]
-    assert all(one.ids[:2] == PREFIX for one in found[0])
+    every = [hypothesis.ids for hypotheses in result for hypothesis in hypotheses]
+    assert all(item.ids[:2] == PREFIX for item in result[0])
     assert all(len(set(itertools.pairwise(ids))) == len(ids) - 1 for ids in every)
     assert all(4 <= len(ids) <= 11 for ids in every)
 
@@ -142,18 +142,18 @@ def test_draws_of_a_sentence_are_the_same_alone_and_among_others(engine: TorchEn
     together = engine.search(REQUESTS, config, constraints)
 
     alone = [engine.search([request], config, constraints)[0] for request in REQUESTS]
-    assert [[h.ids for h in one] for one in alone] == [[h.ids for h in one] for one in together]
+    assert [[h.ids for h in item] for item in alone] == [[h.ids for h in item] for item in together]
     assert len({h.ids for h in together[1]}) == 3
 
 
 def test_what_was_found_is_scored_alike(engine: TorchEngine):
-    found = engine.search(REQUESTS, SearchConfig(beam=3, extra=3))
-    said = [(source, h) for source, some in zip(SOURCES, found, strict=True) for h in some]
-    assert len({len(hypothesis.ids) for _, hypothesis in said}) > 1
+    result = engine.search(REQUESTS, SearchConfig(beam=3, extra=3))
+    actual = [(source, h) for source, some in zip(SOURCES, result, strict=True) for h in some]
+    assert len({len(hypothesis.ids) for _, hypothesis in actual}) > 1
 
-    scores = engine.score([(source, hypothesis.ids) for source, hypothesis in said])
+    scores = engine.score([(source, hypothesis.ids) for source, hypothesis in actual])
 
-    for (_, hypothesis), score in zip(said, scores, strict=True):
+    for (_, hypothesis), score in zip(actual, scores, strict=True):
         assert score[:-1] == pytest.approx(hypothesis.log_probs, abs=1e-4)
 
 
@@ -161,7 +161,7 @@ def test_the_last_score_is_that_of_eos(engine: TorchEngine, tokenizer: Tokenizer
     (score,) = engine.score([((5, 7), PREFIX)])
 
     every = engine.next_pieces(Request((5, 7), prefix=PREFIX), tokenizer.vocab_size)
-    (eos,) = (one.log_prob for one in every if one.id == tokenizer.EOS)
+    (eos,) = (item.log_prob for item in every if item.id == tokenizer.EOS)
     assert score[-1] == pytest.approx(eos, abs=1e-5)
 
 
@@ -175,10 +175,10 @@ def test_pairs_are_scored_alike_whatever_is_around_them(
     untrained.train()
     apart = engine.score(pairs)
 
-    assert [len(one) for one in together] == [3, 2, 1, 6]
+    assert [len(item) for item in together] == [3, 2, 1, 6]
     assert untrained.training
-    for one, other in zip(together, apart, strict=True):
-        assert one == pytest.approx(other, abs=1e-5)
+    for item, other in zip(together, apart, strict=True):
+        assert item == pytest.approx(other, abs=1e-5)
 
 
 def test_no_pairs_have_no_scores(engine: TorchEngine):
@@ -187,20 +187,20 @@ def test_no_pairs_have_no_scores(engine: TorchEngine):
 
 def test_the_likeliest_next_piece_is_what_greedy_search_says_next(engine: TorchEngine):
     request = Request((5, 7, 11), prefix=PREFIX)
-    (found,) = engine.search([request], SearchConfig(beam=1, extra=7))
+    (result,) = engine.search([request], SearchConfig(beam=1, extra=7))
 
     best = engine.next_pieces(request, 5)
 
-    assert best[0].id == found[0].ids[2]
-    assert best[0].log_prob == pytest.approx(found[0].log_probs[2], abs=1e-4)
-    assert [one.log_prob for one in best] == sorted((o.log_prob for o in best), reverse=True)
+    assert best[0].id == result[0].ids[2]
+    assert best[0].log_prob == pytest.approx(result[0].log_probs[2], abs=1e-4)
+    assert [item.log_prob for item in best] == sorted((o.log_prob for o in best), reverse=True)
 
 
 def test_all_next_pieces_are_all_but_pad(engine: TorchEngine, tokenizer: Tokenizer):
     every = engine.next_pieces(Request((5,)), 10_000)
 
-    assert {one.id for one in every} == set(range(tokenizer.pad))
-    assert math.fsum(math.exp(one.log_prob) for one in every) == pytest.approx(1.0, abs=1e-5)
+    assert {item.id for item in every} == set(range(tokenizer.pad))
+    assert math.fsum(math.exp(item.log_prob) for item in every) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_no_next_piece_cannot_be_asked_for(engine: TorchEngine):
@@ -225,13 +225,13 @@ def test_an_ensemble_says_what_the_mean_of_probabilities_says(
 
 
 def test_an_ensemble_finds_what_it_scores(two: TorchEngine):
-    found = two.search(REQUESTS, SearchConfig(beam=3, extra=5))
+    result = two.search(REQUESTS, SearchConfig(beam=3, extra=5))
 
-    for source, hypotheses in zip(SOURCES, found, strict=True):
-        for one in hypotheses:
-            (score,) = two.score([(source, one.ids[:-1])])
-            said = len(one.ids) - (not one.finished)
-            assert score[:said] == pytest.approx(one.log_probs[:said], abs=1e-4)
+    for source, hypotheses in zip(SOURCES, result, strict=True):
+        for hypothesis in hypotheses:
+            (score,) = two.score([(source, hypothesis.ids[:-1])])
+            actual = len(hypothesis.ids) - (not hypothesis.finished)
+            assert score[:actual] == pytest.approx(hypothesis.log_probs[:actual], abs=1e-4)
 
 
 def test_an_ensemble_of_different_vocabularies_is_refused(
@@ -248,9 +248,9 @@ def test_an_ensemble_ends_with_the_fewest_positions(untrained: Transformer, toke
     models = [untrained, Transformer(config)]
     engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
 
-    found = engine.search(REQUESTS[:1], SearchConfig(beam=2), DecodingConstraints(min_length=5))
+    result = engine.search(REQUESTS[:1], SearchConfig(beam=2), DecodingConstraints(min_length=5))
 
-    assert [len(one.ids) for one in found[0]] == [6, 6]
+    assert [len(item.ids) for item in result[0]] == [6, 6]
     with pytest.raises(ValueError, match=r"a side of 7 pieces .* 6 positions \(EOS"):
         engine.score([((2,), (3,) * 7)])
     with pytest.raises(ValueError, match="a prefix of 6 pieces takes up all"):
@@ -270,8 +270,8 @@ def test_large_batches_are_searched_side_by_side_with_the_same_result(engine: To
         torch.set_num_threads(1)
 
     assert (threads, together) == (2, 2)
-    assert [[one.ids for one in best] for best in side_by_side] == [
-        [one.ids for one in best] for best in one_after_another
+    assert [[item.ids for item in best] for best in side_by_side] == [
+        [item.ids for item in best] for best in one_after_another
     ]
 
 

@@ -26,12 +26,12 @@ def test_a_removed_head_adds_nothing(bundle: Bundle):
     x, memory = torch.randn(1, 4, 8), torch.randn(1, 5, 8)
 
     with torch.no_grad(), ablation.without_heads(bundle.model, [HeadName("cross", 1, 2)]):
-        found = attention(x, attention.project_kv(memory))
+        result = attention(x, attention.project_kv(memory))
         columns = attention.out.weight.view(8, 3, 2)
         assert not columns[:, 1].any()
         assert columns[:, [0, 2]].any()
     with torch.no_grad():
-        assert not torch.allclose(found, attention(x, attention.project_kv(memory)))
+        assert not torch.allclose(result, attention(x, attention.project_kv(memory)))
 
 
 def test_only_heads_that_see_the_source_attend_to_the_referent(bundle: Bundle):

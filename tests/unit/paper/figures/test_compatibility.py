@@ -30,10 +30,10 @@ def test_each_comparison_can_be_done_by_hand(kind: ScoreFunction):
 
 
 def test_the_additive_one_holds_a_number_for_each_query_and_key_and_axis():
-    found = measure_compatibility(lengths=(32,), widths=(), seeds=0, updates=0, repeats=1)
+    result = measure_compatibility(lengths=(32,), widths=(), seeds=0, updates=0, repeats=1)
 
-    held = {cost.kind: cost.peak_bytes for cost in found.costs}
-    assert held["additive"] > found.batch * 32 * 32 * found.width * 4
+    held = {cost.kind: cost.peak_bytes for cost in result.costs}
+    assert held["additive"] > result.batch * 32 * 32 * result.width * 4
     assert held["additive"] > 8 * held["scaled"]
 
 

@@ -9,10 +9,10 @@ from transduce.paper.figures.run import FIGURES, finding
 @pytest.mark.slow
 def test_one_head_cannot_look_at_two_places_at_once():
     """In 400 updates eight heads learn both, and one head does not."""
-    one, eight = measure_heads((1, 8), d_model=64, length=11, seeds=1, repeats=1).answers
+    single, eight = measure_heads((1, 8), d_model=64, length=11, seeds=1, repeats=1).answers
 
     assert eight.both_right[0] > 0.9
-    assert one.both_right[0] < 0.5
+    assert single.both_right[0] < 0.5
 
 
 def test_the_same_seeds_answer_the_same():

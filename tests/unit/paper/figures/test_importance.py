@@ -97,12 +97,12 @@ def test_the_finding_names_heads_and_places(result: ImportanceResult):
 
 def test_a_runs_own_test_text_is_taken(transduce: Transduce, run: Run, tmp_path: Path):
     pytest.importorskip("matplotlib")
-    said = transduce(
+    actual = transduce(
         *("paper", "figures", "--quick", "--only", "importance"),
         *("--model", run.folder, "--out", tmp_path),
     )
 
-    assert said.code == 0, said.err
+    assert actual.code == 0, actual.err
     assert json.loads((tmp_path / "importance.json").read_text())["numbers"]["sentences"] == 6
 
 

@@ -6,10 +6,10 @@ from transduce.paper.figures.positions import measure_lengths
 
 
 def test_every_place_of_twice_the_length_is_tested():
-    found = measure_lengths(trained=7, seeds=1, updates=2)
+    result = measure_lengths(trained=7, seeds=1, updates=2)
 
-    assert [test.positions for test in found.tests] == ["sinusoid", "learned"]
-    assert {len(test.by_place) for test in found.tests} == {14}
+    assert [test.positions for test in result.tests] == ["sinusoid", "learned"]
+    assert {len(test.by_place) for test in result.tests} == {14}
 
 
 def test_the_same_seeds_learn_the_same():

@@ -4,10 +4,10 @@ from transduce.paper.figures.formulas import measure_masks
 
 
 def test_padding_is_looked_at_by_nobody():
-    found = measure_masks()
+    result = measure_masks()
 
-    for line in (*found.encoder, *found.cross):
-        assert line == tuple(place < found.source_pieces for place in range(8))
+    for line in (*result.encoder, *result.cross):
+        assert line == tuple(place < result.source_pieces for place in range(8))
 
 
 def test_the_decoder_looks_at_itself_and_back():

@@ -63,11 +63,11 @@ def test_fresh_readings_never_met_in_training():
 
 
 def test_an_untrained_model_resolves_nothing(bundle: Bundle):
-    found = measure_coreference(bundle, count=COUNT)
+    result = measure_coreference(bundle, count=COUNT)
 
-    assert found.pairs == COUNT
-    assert len(found.heads) == 3 * (2 + 1)
-    assert not [head for head in found.heads if head.sentences.low > 0.5]
+    assert result.pairs == COUNT
+    assert len(result.heads) == 3 * (2 + 1)
+    assert not [head for head in result.heads if head.sentences.low > 0.5]
 
 
 def test_a_head_that_looks_at_the_noun_that_is_meant_is_found(
@@ -95,12 +95,12 @@ def test_a_head_that_looks_at_the_noun_that_is_meant_is_found(
         )
 
     monkeypatch.setattr(resolve, "trace", look)
-    found = measure_coreference(bundle, count=COUNT)
+    result = measure_coreference(bundle, count=COUNT)
 
-    assert (found.best.side, found.best.layer, found.best.head) == ("encoder", 2, 3)
-    assert found.held_out.right == found.held_out.of == COUNT
-    assert found.best.both == COUNT
-    loves = found.heads[3]
+    assert (result.best.side, result.best.layer, result.best.head) == ("encoder", 2, 3)
+    assert result.held_out.right == result.held_out.of == COUNT
+    assert result.best.both == COUNT
+    loves = result.heads[3]
     assert (loves.sentences.right, loves.both) == (COUNT, 0)
 
 

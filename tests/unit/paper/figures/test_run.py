@@ -14,12 +14,12 @@ _NUMBER = r"\d+(?:[.,]\d+)*(?:e-?\d+)?(?!/)"
 
 
 def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: Path):
-    said = transduce(
+    result = transduce(
         *("paper", "figures", "--quick", "--only", "rate", "--only", "masks"), "--out", tmp_path
     )
 
-    assert said.code == 0, said.err
-    assert [line.split(" | ")[0] for line in said.out.splitlines()[2:]] == ["| masks", "| rate"]
+    assert result.code == 0, result.err
+    assert [line.split(" | ")[0] for line in result.out.splitlines()[2:]] == ["| masks", "| rate"]
     plots = {f"{name}{dark}.{kind}" for name in ("masks", "rate") for dark in ("", "-dark")
              for kind in ("svg", "png")}  # fmt: skip
     assert {path.name for path in tmp_path.iterdir()} == plots | {
@@ -84,29 +84,29 @@ def test_a_figure_that_cannot_be_made_is_refused(
 def test_a_recipes_model_is_drawn_for_light_and_for_dark_pages(
     transduce: Transduce, tmp_path: Path
 ):
-    said = transduce("paper", "model", "tiny", "--out", tmp_path / "drawn" / "tiny.svg")
+    result = transduce("paper", "model", "tiny", "--out", tmp_path / "drawn" / "tiny.svg")
 
-    assert said.code == 0, said.err
-    assert said.out.startswith("| where | part | shape |")
+    assert result.code == 0, result.err
+    assert result.out.startswith("| where | part | shape |")
     files = sorted((tmp_path / "drawn").iterdir())
     assert [file.name for file in files] == ["tiny-dark.svg", "tiny.svg"]
     assert files[0].read_text() != files[1].read_text()
 
 
 def test_a_runs_model_is_shown_on_a_page(transduce: Transduce, run: Run, tmp_path: Path):
-    said = transduce("paper", "model", run.folder, "--out", tmp_path / "mine.html")
+    result = transduce("paper", "model", run.folder, "--out", tmp_path / "mine.html")
 
     page = (tmp_path / "mine.html").read_text()
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     assert "<h1>Figure 1 of run</h1>" in page
     assert "2 heads · d_k 16 · d_v 16" in page
     assert "prefers-color-scheme" in page
 
 
 def test_the_table_goes_into_a_file_of_markdown(transduce: Transduce, tmp_path: Path):
-    said = transduce("paper", "model", "--out", tmp_path / "base.md")
+    result = transduce("paper", "model", "--out", tmp_path / "base.md")
 
-    assert (tmp_path / "base.md").read_text().endswith(said.out)
+    assert (tmp_path / "base.md").read_text().endswith(result.out)
 
 
 @pytest.mark.parametrize("name", ["nosuch", "no/such/folder"])

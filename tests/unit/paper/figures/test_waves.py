@@ -21,8 +21,8 @@ def test_two_shifts_are_one():
 
 
 def test_products_depend_on_the_distance_alone():
-    found = measure_waves(64, d_model=14)
+    result = measure_waves(64, d_model=14)
 
-    assert found.spread < 1e-5
-    assert found.products[0][found.distances.index(0)] == pytest.approx(1)
-    assert found.not_orthogonal < 1e-12
+    assert result.spread < 1e-5
+    assert result.products[0][result.distances.index(0)] == pytest.approx(1)
+    assert result.not_orthogonal < 1e-12

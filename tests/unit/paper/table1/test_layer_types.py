@@ -103,9 +103,9 @@ def test_operations_by_formula_are_those_that_are_count_operations(
 
 @pytest.mark.parametrize("part", PARTS)
 def test_so_are_those_of_a_short_sentence_whose_attention_is_written_out(part: Part):
-    found = count_operations("self-attention", 7, 64, reach=Reach(), part=part)
+    result = count_operations("self-attention", 7, 64, reach=Reach(), part=part)
 
-    assert found == operations("self-attention", 7, 64, reach=Reach(), part=part)
+    assert result == operations("self-attention", 7, 64, reach=Reach(), part=part)
 
 
 def test_operations_grow_with_the_radius_and_with_the_kernel():

@@ -34,9 +34,9 @@ def expected_path(kind: Stack, n: int, reach: Reach) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_in_a_row_grow_with_the_length_in_a_recurrence_alone(kind: Kind):
-    found = tuple(sequential_operations(kind, n, REACH) for n in (7, 83))
+    result = tuple(sequential_operations(kind, n, REACH) for n in (7, 83))
 
-    assert found == CHAINS.get(kind, (7, 83))
+    assert result == CHAINS.get(kind, (7, 83))
 
 
 @pytest.mark.parametrize("kind", STACKS)

@@ -32,9 +32,9 @@ def test_parameters_are_equal_within_five_percent(kind: Kind):
     recall = Recall()
     target = Network("self-attention", recall.width, recall).parameters_in_all
 
-    found = Network(kind, equal_width(kind, recall), recall).parameters_in_all
+    result = Network(kind, equal_width(kind, recall), recall).parameters_in_all
 
-    assert abs(found / target - 1) < 0.05
+    assert abs(result / target - 1) < 0.05
 
 
 def test_an_lstm_starts_by_remembering():

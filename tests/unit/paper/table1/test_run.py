@@ -41,12 +41,12 @@ def test_everything_is_written(made: Path):
 def test_the_exponents_of_operations_are_the_papers(made: Path):
     growths = json.loads((made / "table1.json").read_text())["growths"]
 
-    found = {
-        (one["kind"], one["along"]): round(one["operations"], 9)
-        for one in growths
-        if one["part"] == "mixing"
+    result = {
+        (growth["kind"], growth["along"]): round(growth["operations"], 9)
+        for growth in growths
+        if growth["part"] == "mixing"
     }
-    assert found == {
+    assert result == {
         ("self-attention", "n"): 2,
         ("self-attention", "d"): 1,
         ("restricted", "n"): 1,
@@ -59,8 +59,11 @@ def test_the_exponents_of_operations_are_the_papers(made: Path):
 def test_a_whole_gru_has_the_operations_of_self_attention_where_n_is_d(made: Path):
     crossings = json.loads((made / "table1.json").read_text())["crossings"]
 
-    found = {(one["kind"], one["part"]): one["operations"] / one["d"] for one in crossings}
-    assert found == {
+    result = {
+        (crossing["kind"], crossing["part"]): crossing["operations"] / crossing["d"]
+        for crossing in crossings
+    }
+    assert result == {
         ("GRU", "mixing"): 1.5,
         ("GRU", "whole"): 1.0,
         ("LSTM", "mixing"): 2.0,
@@ -91,9 +94,9 @@ def test_the_page_tells_what_a_second_thread_gains(made: Path):
     record = json.loads((made / "table1.json").read_text())
     times = {"self-attention": (0.009, 0.005), "LSTM": (0.02, 0.02), "convolution": (0.008, 0.005)}
     record["threaded"] = [
-        {"kind": kind, "n": n, "d": 8, "with_1": one * n, "with_2": two}
+        {"kind": kind, "n": n, "d": 8, "with_1": item * n, "with_2": two}
         for n in (1, 4)
-        for kind, (one, two) in times.items()
+        for kind, (item, two) in times.items()
     ]
 
     page = module.page(record)
@@ -143,7 +146,7 @@ def test_the_command_prints_the_page(
     asked: list[object] = []
     monkeypatch.setattr(module, "table1", lambda out, *given, tell: asked.append(given) or "page")
 
-    said = transduce("paper", "table1", "--quick", "--no-learning", "--out", str(tmp_path))
+    result = transduce("paper", "table1", "--quick", "--no-learning", "--out", str(tmp_path))
 
-    assert (said.code, said.out) == (0, "page\n")
+    assert (result.code, result.out) == (0, "page\n")
     assert asked == [(QUICK, None)]

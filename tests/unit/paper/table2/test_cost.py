@@ -81,27 +81,27 @@ def test_the_hours_are_about_the_updates_times_their_seconds(run):
 def test_the_papers_gpus_were_used_in_part(number: int, total: float, utilisation: float):
     run = RUNS[number]
 
-    found = account(
+    result = account(
         run, load_recipe(run.recipe).model, tokens=25_000, lengths=SentenceLengths(28, 28)
     )
 
-    assert found.total == pytest.approx(total, rel=0.01)
-    assert found.utilisation == pytest.approx(utilisation, abs=0.005)
+    assert result.total == pytest.approx(total, rel=0.01)
+    assert result.utilisation == pytest.approx(utilisation, abs=0.005)
 
 
 def test_all_updates_cost_their_target_pieces():
-    found = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
+    result = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
 
-    assert found.total == 100_000 * 10 * count(SHAPE, LENGTHS).training
+    assert result.total == 100_000 * 10 * count(SHAPE, LENGTHS).training
 
 
 def test_a_gpu_takes_the_hours_of_its_rate():
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
 
-    found = project_on_gpu(counted, Assumed(gpu_tflops=2.0, gpu_hour_price=3.0))
+    result = project_on_gpu(counted, Assumed(gpu_tflops=2.0, gpu_hour_price=3.0))
 
-    assert found.hours == pytest.approx(counted.total / 2e12 / 3600)
-    assert found.price == pytest.approx(3 * found.hours)
+    assert result.hours == pytest.approx(counted.total / 2e12 / 3600)
+    assert result.price == pytest.approx(3 * result.hours)
 
 
 @pytest.mark.parametrize(("tflops", "price"), [(0.0, 3.0), (400.0, -1.0)])

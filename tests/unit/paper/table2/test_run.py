@@ -22,22 +22,22 @@ LENGTHS = SentenceLengths(11, 7)
 
 
 def test_a_model_is_timed():
-    found = measure(SHAPE, LENGTHS, tokens=21, updates=1, threads=1)
+    result = measure(SHAPE, LENGTHS, tokens=21, updates=1, threads=1)
 
-    assert found.tokens_per_second > 0.0
-    assert found.step_seconds > 0.0
-    assert (found.threads, found.device) == (1, "cpu")
+    assert result.tokens_per_second > 0.0
+    assert result.step_seconds > 0.0
+    assert (result.threads, result.device) == (1, "cpu")
 
 
 def test_hours_here_are_those_of_all_updates():
     counted = account(RUNS[0], SHAPE, tokens=70, lengths=LENGTHS)
     speed = Speed(tokens_per_second=35.0, step_seconds=0.5, threads=2, device="cpu")
 
-    found = project_here(counted, speed, Assumed(hour_price=0.2))
+    result = project_here(counted, speed, Assumed(hour_price=0.2))
 
-    assert found.hours == pytest.approx(100_000 * (70 / 35.0 + 0.5) / 3600)
-    assert found.price == pytest.approx(0.2 * found.hours)
-    assert found.where == "this machine, 2 threads"
+    assert result.hours == pytest.approx(100_000 * (70 / 35.0 + 0.5) / 3600)
+    assert result.price == pytest.approx(0.2 * result.hours)
+    assert result.where == "this machine, 2 threads"
 
 
 def test_a_price_below_zero_is_refused():
@@ -97,9 +97,9 @@ def test_translations_without_references_are_refused(transduce: Transduce):
 
 
 def test_a_sentence_of_one_piece_is_refused(transduce: Transduce, tmp_path: Path):
-    said = transduce("paper", "table2", "--mean-length", 1, "--out", tmp_path)
+    result = transduce("paper", "table2", "--mean-length", 1, "--out", tmp_path)
 
-    refuses(said, "2 pieces or more")
+    refuses(result, "2 pieces or more")
 
 
 def test_translations_are_scored_both_ways(
@@ -113,7 +113,7 @@ def test_translations_are_scored_both_ways(
     (tmp_path / "a.de").write_text("Der Zug fährt ab.\n", encoding="utf-8")
 
     files = ("--hypotheses", tmp_path / "a.de", "--references", tmp_path / "a.de")
-    said = transduce("paper", "table2", "--quick", *files, "--out", tmp_path / "out")
+    result = transduce("paper", "table2", "--quick", *files, "--out", tmp_path / "out")
 
-    assert "| BLEU | 100.00 |" in said.out
-    assert "| tokenised BLEU | 100.00 |" in said.out
+    assert "| BLEU | 100.00 |" in result.out
+    assert "| tokenised BLEU | 100.00 |" in result.out

@@ -44,11 +44,11 @@ def test_german_alone_has_its_compounds_split():
 
 
 def test_a_score_says_how_it_was_measured():
-    found = paper_bleu(HYPOTHESES, REFERENCES, tokenise=str)
+    result = paper_bleu(HYPOTHESES, REFERENCES, tokenise=str)
 
-    assert found.name == "tokenised BLEU"
-    assert found.signature.startswith("Moses tokens, compounds split; nrefs:1")
-    assert "tok:none|smooth:none" in found.signature
+    assert result.name == "tokenised BLEU"
+    assert result.signature.startswith("Moses tokens, compounds split; nrefs:1")
+    assert "tok:none|smooth:none" in result.signature
 
 
 def test_nothing_is_smoothed():

@@ -33,7 +33,7 @@ def reported(outcomes: Sequence[Outcome]) -> Table3Report:
 
 
 def line(found: Table3Report, row: str) -> Line:
-    return next(one for one in found.lines if one.row == row)
+    return next(item for item in found.lines if item.row == row)
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +68,12 @@ def test_one_seed_claims_no_row_interval_or_rank(one_seed: Table3Report):
 
 
 def test_two_seeds_have_an_interval_and_no_rank():
-    found = reported(
+    result = reported(
         [outcome(row, nats=2.0, right=9, seed=n) for row in ("base", "D1") for n in (1, 2)]
     )
 
-    assert line(found, "D1").validation.bleu.margin == 0.0
-    assert found.agreements == ()
+    assert line(result, "D1").validation.bleu.margin == 0.0
+    assert result.agreements == ()
 
 
 def test_the_page_of_one_seed_claims_nothing_and_says_why(one_seed: Table3Report):
@@ -115,12 +115,12 @@ def test_a_rank_correlation_has_its_interval_over_the_seeds(found: Table3Report)
 
 def test_a_rank_correlation_without_order_has_no_interval():
     rows = (("base", 2.0), ("A1", 2.0))
-    found = reported(
+    result = reported(
         [outcome(row, nats=nats, right=9, seed=n) for row, nats in rows for n in (1, 2, 3)]
     )
 
-    assert found.agreements[0].bleu_kendall is None
-    assert "– | – | – |" in page(record_of(found))
+    assert result.agreements[0].bleu_kendall is None
+    assert "– | – | – |" in page(record_of(result))
 
 
 def test_the_page_says_in_words_which_claims_hold(found: Table3Report):
@@ -189,7 +189,7 @@ def test_a_row_is_on_a_side_of_the_base_row(found: Table3Report, row: str, side:
 
 
 def test_groups_are_taken_with_the_base_row(found: Table3Report):
-    groups = {one.group: one.rows for one in found.agreements}
+    groups = {agreement.group: agreement.rows for agreement in found.agreements}
 
     assert groups == {
         "all": ("base", "A1", "C1", "C5", "D1"),
@@ -200,14 +200,14 @@ def test_groups_are_taken_with_the_base_row(found: Table3Report):
 
 
 def test_a_group_in_the_papers_order_correlates_fully(found: Table3Report):
-    c = next(one for one in found.agreements if one.group == "C")
+    c = next(agreement for agreement in found.agreements if agreement.group == "C")
 
     assert (c.perplexity.spearman, c.bleu.kendall) == (1.0, 1.0)
     assert (c.perplexity_against, c.bleu_against) == ((), ())
 
 
 def test_what_stands_against_the_paper_is_named(found: Table3Report):
-    d = next(one for one in found.agreements if one.group == "D")
+    d = next(agreement for agreement in found.agreements if agreement.group == "D")
 
     assert d.perplexity.disagree == 1
     assert d.perplexity_against == ("base above D1",)
@@ -218,11 +218,11 @@ def test_several_seeds_have_a_mean_and_students_margin():
     """BLEU 20 and 22, t 12.71."""
     outcomes = [outcome("base", nats=2.0, right=right, seed=right) for right in (20, 22)]
 
-    found = line(reported(outcomes), "base")
+    result = line(reported(outcomes), "base")
 
-    assert found.seeds == 2
-    assert found.validation.bleu.value == pytest.approx(21)
-    assert found.validation.bleu.margin == pytest.approx(12.71)
+    assert result.seeds == 2
+    assert result.validation.bleu.value == pytest.approx(21)
+    assert result.validation.bleu.margin == pytest.approx(12.71)
 
 
 def test_with_seeds_a_row_differs_if_it_does_so_seed_by_seed():
@@ -232,18 +232,18 @@ def test_with_seeds_a_row_differs_if_it_does_so_seed_by_seed():
         *(outcome("A1", nats=nats, right=20, seed=seed) for seed, nats in ((1, 2.4), (2, 2.1))),
     ]
 
-    found = reported(outcomes)
+    result = reported(outcomes)
 
-    assert line(found, "A1").validation.perplexity_side == "unclear"
+    assert line(result, "A1").validation.perplexity_side == "unclear"
     assert (
-        line(found, "C5").validation.perplexity.value
-        < line(found, "base").validation.perplexity.value
+        line(result, "C5").validation.perplexity.value
+        < line(result, "base").validation.perplexity.value
     )
 
 
 def test_perplexities_are_compared_as_losses():
     """Seeds that shift every loss alike shift perplexities by more, the larger they are."""
-    found = reported(
+    result = reported(
         [
             outcome(row, nats=nats + 0.5 * seed, right=20, seed=seed)
             for row, nats in (("base", 2.0), ("C1", 2.3))
@@ -251,14 +251,14 @@ def test_perplexities_are_compared_as_losses():
         ]
     )
 
-    assert line(found, "C1").validation.perplexity_side == "worse"
+    assert line(result, "C1").validation.perplexity_side == "worse"
 
 
 def test_a_row_alone_is_reported_without_a_side():
-    found = reported([outcome("C5", nats=2.0, right=20)])
+    result = reported([outcome("C5", nats=2.0, right=20)])
 
-    assert line(found, "C5").validation.bleu_side == "unclear"
-    assert found.agreements == ()
+    assert line(result, "C5").validation.bleu_side == "unclear"
+    assert result.agreements == ()
 
 
 def test_the_page_shows_both_figures_and_marks_the_sides(found: Table3Report):

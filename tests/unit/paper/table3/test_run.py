@@ -85,9 +85,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 def test_every_row_is_trained_with_every_seed(measured: Told):
-    found = [(one.row, one.seed, one.updates) for one in measured.outcomes]
+    result = [(outcome.row, outcome.seed, outcome.updates) for outcome in measured.outcomes]
 
-    assert found == [("base", 1, 4), ("base", 2, 4), ("D1", 1, 4), ("D1", 2, 4)]
+    assert result == [("base", 1, 4), ("base", 2, 4), ("D1", 1, 4), ("D1", 2, 4)]
 
 
 def test_rows_of_one_seed_learn_from_the_same_pieces(measured: Told):
@@ -174,7 +174,7 @@ def test_finished_rows_are_reported_without_training(measured: Told):
             on_event=lambda event: pytest.fail(f"something was done: {event}"),
         )
 
-    assert [(one.row, one.seed) for one in outcomes("base", "A2", "D1")] == [
+    assert [(outcome.row, outcome.seed) for outcome in outcomes("base", "A2", "D1")] == [
         *(("base", 1), ("base", 2), ("D1", 1), ("D1", 2))
     ]
     with pytest.raises(ValueError, match="no row that is finished with every seed"):
@@ -330,9 +330,9 @@ def test_the_report_is_written_with_its_plot(measured: Told, tmp_path: Path):
     pytest.importorskip("matplotlib")
     again = Told(measured.corpus, measured.out, [], [])
     again.again("base", "D1")
-    found = report(again.outcomes, settings=SETTINGS)
+    result = report(again.outcomes, settings=SETTINGS)
 
-    text = write(found, tmp_path)
+    text = write(result, tmp_path)
 
     facts = json.loads((tmp_path / "table3.json").read_text())
     assert [line["row"] for line in facts["lines"]] == ["base", "D1"]

@@ -41,15 +41,15 @@ def test_brackets_are_counted_as_evalb_counts_them(parse: str, matched: int, gol
 def test_sums_are_taken_before_they_are_divided():
     tests = [one(parse) for parse, *_ in PARSES]
 
-    found = score_trees([one(GOLD)] * len(tests), tests)
+    result = score_trees([one(GOLD)] * len(tests), tests)
 
     matched, gold, test = (sum(row[at] for row in PARSES) for at in (1, 2, 3))
-    assert found.sums == Sums(gold=gold, test=test, matched=matched)
+    assert result.sums == Sums(gold=gold, test=test, matched=matched)
     assert (matched, gold, test) == (36, 48, 45)
-    assert found.sums.precision == pytest.approx(100 * 36 / 45)
-    assert found.sums.recall == pytest.approx(100 * 36 / 48)
-    assert found.sums.f1 == pytest.approx(2 * 100 * 36 / (45 + 48))
-    assert found.exact == pytest.approx(100 * 4 / 12)
+    assert result.sums.precision == pytest.approx(100 * 36 / 45)
+    assert result.sums.recall == pytest.approx(100 * 36 / 48)
+    assert result.sums.f1 == pytest.approx(2 * 100 * 36 / (45 + 48))
+    assert result.exact == pytest.approx(100 * 4 / 12)
 
 
 @pytest.mark.parametrize("mark", [",", ":", "``", "''", "."])
@@ -101,47 +101,47 @@ def test_a_bracket_over_itself_counts_as_often_as_it_stands_in_both(
 def test_a_sentence_of_other_words_is_an_error_and_left_out(words: str):
     gold, right = one("(S (NN rain))"), one("(S (NN rain))")
 
-    found = score_trees([gold, gold], [right, one(f"(X {words})")])
+    result = score_trees([gold, gold], [right, one(f"(X {words})")])
 
-    assert (found.sentences, found.errors, found.skipped) == (2, 1, 0)
-    assert found.sums == Sums(gold=1, test=1, matched=1)
-    assert found.exact == 100.0
+    assert (result.sentences, result.errors, result.skipped) == (2, 1, 0)
+    assert result.sums == Sums(gold=1, test=1, matched=1)
+    assert result.exact == 100.0
 
 
 def test_a_sentence_without_a_tree_is_skipped_and_left_out():
     gold = one("(S (NN rain))")
 
-    found = score_trees([gold, gold, gold], [None, one("(S (. .))"), gold])
+    result = score_trees([gold, gold, gold], [None, one("(S (. .))"), gold])
 
-    assert (found.errors, found.skipped) == (0, 2)
-    assert found.sums == Sums(gold=1, test=1, matched=1)
+    assert (result.errors, result.skipped) == (0, 2)
+    assert result.sums == Sums(gold=1, test=1, matched=1)
 
 
 def test_all_sentences_left_out_is_a_score_of_zero():
-    found = score_trees([one("(S (NN rain))")], [None])
+    result = score_trees([one("(S (NN rain))")], [None])
 
-    assert (found.sums.f1, found.low, found.high, found.exact) == (0.0, 0.0, 0.0, 0.0)
+    assert (result.sums.f1, result.low, result.high, result.exact) == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_labels_have_sums_of_their_own_the_commonest_first():
-    found = score_trees([one(GOLD)], [one(PARSES[1][0])])
+    result = score_trees([one(GOLD)], [one(PARSES[1][0])])
 
-    assert list(found.labels) == ["NP", "S", "VP", "QP"]
-    assert found.labels["NP"] == Sums(gold=2, test=1, matched=1)
-    assert found.labels["QP"] == Sums(gold=0, test=1, matched=0)
+    assert list(result.labels) == ["NP", "S", "VP", "QP"]
+    assert result.labels["NP"] == Sums(gold=2, test=1, matched=1)
+    assert result.labels["QP"] == Sums(gold=0, test=1, matched=0)
 
 
 def test_the_interval_holds_the_score_and_is_the_same_every_time():
     tests = [one(parse) for parse, *_ in PARSES]
     golds = [one(GOLD)] * len(tests)
 
-    found = score_trees(golds, tests)
+    result = score_trees(golds, tests)
 
-    assert found.low < found.sums.f1 < found.high
-    assert score_trees(golds, tests) == found
+    assert result.low < result.sums.f1 < result.high
+    assert score_trees(golds, tests) == result
 
 
 def test_equal_sentences_leave_nothing_to_chance():
-    found = score_trees([one(GOLD)] * 3, [one(PARSES[1][0])] * 3)
+    result = score_trees([one(GOLD)] * 3, [one(PARSES[1][0])] * 3)
 
-    assert found.low == found.high == pytest.approx(found.sums.f1)
+    assert result.low == result.high == pytest.approx(result.sums.f1)

@@ -41,19 +41,19 @@ def test_or_with_parts_of_speech():
 @quick
 @given(tree=TREES)
 def test_a_written_tree_is_read_as_the_same_tree(tree: Tree, tags: bool):
-    found = delinearise(linearise(tree, tags=tags), tree.leaves, tags=tags)
+    result = delinearise(linearise(tree, tags=tags), tree.leaves, tags=tags)
 
-    assert found.tree == tree
-    assert found.well_formed
+    assert result.tree == tree
+    assert result.well_formed
 
 
 @quick
 @given(output=SOUP | st.text(max_size=30), leaves=SENTENCES)
 def test_any_output_becomes_a_tree_over_all_the_words(output: str, leaves: list[Leaf]):
-    found = delinearise(output, leaves)
+    result = delinearise(output, leaves)
 
-    assert found.tree.leaves == tuple(leaves)
-    assert one(str(found.tree)) == found.tree
+    assert result.tree.leaves == tuple(leaves)
+    assert one(str(result.tree)) == result.tree
 
 
 @quick
@@ -86,9 +86,9 @@ def test_a_mended_tree_needs_no_mending(output: str, leaves: list[Leaf]):
     ],
 )
 def test_each_rule_of_mending(output: str, tree: str, faults: str):
-    found, wrong = mended(output)
+    result, wrong = mended(output)
 
-    assert found == tree
+    assert result == tree
     assert list(wrong) == [faults]
 
 
@@ -99,10 +99,10 @@ def test_what_was_wrong_is_counted_as_often_as_it_was():
 
 
 def test_brackets_without_end_do_not_break_the_reader():
-    found = delinearise("(NP " * 5000, THREE)
+    result = delinearise("(NP " * 5000, THREE)
 
-    assert found.faults.nonsense == 5000 - 100
-    assert found.tree.leaves == THREE
+    assert result.faults.nonsense == 5000 - 100
+    assert result.tree.leaves == THREE
 
 
 def test_tags_are_the_sentences_unless_the_outputs_are_asked_for():

@@ -68,10 +68,10 @@ def test_a_folder_with_other_trees_is_refused(transduce: Transduce, tmp_path: Pa
 
 
 def test_a_treebank_without_sections_is_refused(transduce: Transduce, tmp_path: Path):
-    said = transduce("paper", "table4", "--treebank", tmp_path, "--out", tmp_path / "t4")
+    result = transduce("paper", "table4", "--treebank", tmp_path, "--out", tmp_path / "t4")
 
-    assert said.code == 2
-    assert "has no .mrg file of section 02, 03" in said.err
+    assert result.code == 2
+    assert "has no .mrg file of section 02, 03" in result.err
     assert not (tmp_path / "t4").exists()
 
 
@@ -101,9 +101,11 @@ def test_the_published_rows_are_table_4s():
 def test_faults_are_summed_over_the_outputs():
     leaves = one("(S (NN a) (NN b))").leaves
 
-    found = summed([delinearise(output, leaves) for output in ("(S XX", "(S XX XX", "(S (X XX XX")])
+    result = summed(
+        [delinearise(output, leaves) for output in ("(S XX", "(S XX XX", "(S (X XX XX")]
+    )
 
-    assert found == Faults(never_closed=4, missing_words=1)
+    assert result == Faults(never_closed=4, missing_words=1)
 
 
 def test_the_share_of_right_tags_counts_every_word():

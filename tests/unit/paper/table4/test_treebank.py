@@ -22,7 +22,7 @@ DRAWN = tuple(sentence_tree(rng) for rng in [Random(7)] for _ in range(800))
 
 def parts(label: str) -> Counter[tuple[str, ...]]:
     """What the drawn trees' phrases of a label are made of."""
-    found: Counter[tuple[str, ...]] = Counter()
+    result: Counter[tuple[str, ...]] = Counter()
     waiting = list(DRAWN)
     while waiting:
         tree = waiting.pop()
@@ -30,8 +30,8 @@ def parts(label: str) -> Counter[tuple[str, ...]]:
         waiting += below
         if tree.label == label:
             names = [c.label if isinstance(c, Tree) else c.tag for c in tree.children]
-            found[tuple(names)] += 1
-    return found
+            result[tuple(names)] += 1
+    return result
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_no_two_sets_share_a_sentence_and_none_holds_one_twice():
     bank = generated(train=199, validation=31, test=47)
 
     sets = (bank.train, bank.validation, bank.test)
-    sentences = {tree.words for one in sets for tree in one}
-    assert [len(one) for one in sets] == [199, 31, 47]
+    sentences = {tree.words for item in sets for tree in item}
+    assert [len(item) for item in sets] == [199, 31, 47]
     assert len(sentences) == 199 + 31 + 47
 
 

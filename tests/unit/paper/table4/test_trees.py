@@ -51,9 +51,9 @@ def test_comments_between_trees_are_passed_over():
 
 
 def test_a_trace_goes_and_every_phrase_that_it_leaves_empty():
-    said = tidied("( (VP (VBD reported) (SBAR (-NONE- 0) (S (-NONE- *T*-1)))))")
+    result = tidied("( (VP (VBD reported) (SBAR (-NONE- 0) (S (-NONE- *T*-1)))))")
 
-    assert said == "(VP (VBD reported))"
+    assert result == "(VP (VBD reported))"
 
 
 def test_a_sentence_of_nothing_but_traces_is_left_out(tmp_path: Path):
