@@ -124,19 +124,19 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
             raise ValueError(_unknown(section))
     tokenizer = _build(TokenizerConfig, "tokenizer", table=table)
     fixed: Mapping[str, Table] = {"model": {"vocab_size": tokenizer.vocab_size}}
-    made = replace(
+    loaded = replace(
         Recipe(name=_text("name", name), tokenizer=tokenizer),
         **{
             section: _build(kind, section, table=table, fixed=fixed.get(section))
             for section, kind in _SECTIONS.items()
         },
     )
-    if made.data.directions and made.languages == Languages():
-        source, target = made.data.trained[0].pair
-        made = replace(made, languages=Languages(source=source, target=target))
-    for contradiction in conflicts(made):
+    if loaded.data.directions and loaded.languages == Languages():
+        source, target = loaded.data.trained[0].pair
+        loaded = replace(loaded, languages=Languages(source=source, target=target))
+    for contradiction in conflicts(loaded):
         raise ValueError(contradiction)
-    return made
+    return loaded
 
 
 def explicit_settings(recipe: str | Path | None, overrides: Sequence[str] = ()) -> frozenset[str]:
@@ -213,10 +213,10 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
             f"data.max_pieces {data.max_pieces} and their EOS: raise the one to "
             f"{data.max_pieces + 1} or lower the other to {model.max_positions - 1}"
         )
-    longest, most = data.max_pieces + 1, recipe.batch.positions
-    if longest > most:
+    longest, positions = data.max_pieces + 1, recipe.batch.positions
+    if longest > positions:
         yield (
-            f"batch.micro_tokens {most} has no room for one pair of data.max_pieces "
+            f"batch.micro_tokens {positions} has no room for one pair of data.max_pieces "
             f"{data.max_pieces} and its EOS: raise the one to {longest} or lower the other"
         )
     if recipe.batch.subword_sampling and recipe.tokenizer.kind in ("char", "word"):
@@ -254,16 +254,17 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
 def warnings(recipe: Recipe) -> Iterator[str]:
     """Yield a line for each combination of settings that is valid but hardly intended."""
     train = recipe.train
-    made = -(-train.updates // train.validate_every)
+    validations = -(-train.updates // train.validate_every)
     if train.validate_every > train.updates:
         yield (
             f"train.validate_every {train.validate_every} is above train.updates {train.updates}: "
             f"there is one validation, at the end"
         )
-    elif train.average_checkpoints > made:
+    elif train.average_checkpoints > validations:
         yield (
-            f"train.average_checkpoints {train.average_checkpoints} is more than the {made} "
-            f"checkpoints that a run of {train.updates} updates makes: all {made} are averaged"
+            f"train.average_checkpoints {train.average_checkpoints} is more than the {validations} "
+            f"checkpoints that a run of {train.updates} updates makes: all {validations} are "
+            f"averaged"
         )
     if train.schedule == "paper" and train.warmup >= train.updates:
         yield (
@@ -276,17 +277,17 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
     """Read a recipe and those it extends, with presets filled in."""
     if isinstance(recipe, str) and recipe in table3.RECIPES:
         return _extended(table3.recipe(table3.RECIPES[recipe]), Path(), seen=seen)
-    place = _find(recipe)
+    path = _find(recipe)
     try:
-        with naming(place):
-            table: Table = tomllib.loads(place.read_text(encoding="utf-8"))
+        with naming(path):
+            table: Table = tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise ValueError(f"{place} is not UTF-8 text, as a recipe must be") from None
+        raise ValueError(f"{path} is not UTF-8 text, as a recipe must be") from None
     except RecursionError:
-        raise ValueError(f"{place} is no recipe: it is nested too deeply") from None
+        raise ValueError(f"{path} is no recipe: it is nested too deeply") from None
     except ValueError as error:  # TOML's own, or Python's at a number of thousands of digits
-        raise ValueError(f"{place} is not TOML: {sanitise(str(error))}") from None
-    return _extended(table, place, seen=seen)
+        raise ValueError(f"{path} is not TOML: {sanitise(str(error))}") from None
+    return _extended(table, path, seen=seen)
 
 
 def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
@@ -491,11 +492,11 @@ def _unknown(key: str) -> str:
         return f"unknown section {section!r}: " + (
             f"the nearest known one is {near!r}" if near else f"there are {', '.join(known)}"
         )
-    every = [f"{name}.{entry.name}" for name, kind in _SECTIONS.items() for entry in fields(kind)]
-    every = [known for known in [*every, "model.preset"] if known != "model.vocab_size"]
-    siblings = [known.partition(".")[2] for known in every if known.startswith(f"{section}.")]
+    names = [f"{name}.{entry.name}" for name, kind in _SECTIONS.items() for entry in fields(kind)]
+    names = [known for known in [*names, "model.preset"] if known != "model.vocab_size"]
+    siblings = [known.partition(".")[2] for known in names if known.startswith(f"{section}.")]
     near = _nearest(name, siblings)
-    elsewhere = next((known for known in every if known.endswith(f".{name}")), "")
+    elsewhere = next((known for known in names if known.endswith(f".{name}")), "")
     if near or elsewhere:
         nearest = elsewhere or f"{section}.{near}"
         return f"unknown setting {sanitise(key)}: the nearest known one is {nearest}"

@@ -223,15 +223,15 @@ class Bundle:
             ValueError: one line with the faulty file and the remedy, or for an unusable device.
         """
         while True:
-            place = find_bundle(Path(folder))
-            before = path_identity(place)
+            folder_path = find_bundle(Path(folder))
+            before = path_identity(folder_path)
             try:
-                bundle = cls._read(place)
+                bundle = cls._read(folder_path)
             except (OSError, ValueError):
-                if path_identity(place) == before:
+                if path_identity(folder_path) == before:
                     raise
             else:
-                if path_identity(place) == before:
+                if path_identity(folder_path) == before:
                     break
         if str(device) != "cpu":
             from transduce.model.transformer import to_device

@@ -16,12 +16,14 @@ _NO_LINES = "- not recorded"
 
 def model_card(bundle: "Bundle") -> str:
     """Return the card as Markdown: shape, usage, scores, provenance and recipe."""
-    languages, made, tokenizer = bundle.languages, bundle.provenance, bundle.tokenizer
-    scores = [f"| {_cell(name)} | {value:.2f} |" for name, value in made.scores.items()]
-    files = [f"- `{name}` {checksum}" for name, checksum in made.data_sha256.items()]
-    versions = [f"- {name} {version}" for name, version in made.versions.items()]
-    start = [f"\n- the weights of `{name}`, {sha256}" for name, sha256 in made.started_from.items()]
-    imported = made.started_from and not made.recipe
+    languages, provenance, tokenizer = bundle.languages, bundle.provenance, bundle.tokenizer
+    scores = [f"| {_cell(name)} | {value:.2f} |" for name, value in provenance.scores.items()]
+    files = [f"- `{name}` {checksum}" for name, checksum in provenance.data_sha256.items()]
+    versions = [f"- {name} {version}" for name, version in provenance.versions.items()]
+    start = [
+        f"\n- the weights of `{name}`, {sha256}" for name, sha256 in provenance.started_from.items()
+    ]
+    imported = provenance.started_from and not provenance.recipe
     shape = bundle.weights.config
     return Template(Path(__file__).with_suffix(".md").read_text(encoding="utf-8")).substitute(
         asdict(shape),
@@ -40,12 +42,12 @@ def model_card(bundle: "Bundle") -> str:
         scores="\n".join(["| score | value |", "|---|---|", *scores])
         if scores
         else "None were measured.",
-        created=made.created or "At an unknown time",
+        created=provenance.created or "At an unknown time",
         versions="\n".join(versions) or _NO_LINES,
-        commit=made.commit or "unknown",
+        commit=provenance.commit or "unknown",
         started_from="".join(start),
         files="\n".join(files) or _NO_LINES,
-        recipe=made.recipe.strip() or "# not recorded",
+        recipe=provenance.recipe.strip() or "# not recorded",
     )
 
 

@@ -77,10 +77,12 @@ def augment(
     if to:
         source, target = "", to
     if cluster:
-        place = ClusterConfig(
+        cluster_config = ClusterConfig(
             engine=cluster, workers=workers, device=device, shard_rows=shard_lines
         )
-        run = partial(augment_on_cluster, model, address(text), address(out), to=to, cluster=place)
+        run = partial(
+            augment_on_cluster, model, address(text), address(out), to=to, cluster=cluster_config
+        )
     else:
         translator = Translator.load(model, device=inference_device(device))
         translator = translator.to(to) if to else translator

@@ -40,19 +40,19 @@ _KEYWORDS = {
 _PER_LINE = ("text", "form", "memory", "nbest", "as_json", "confidence", "align")
 
 
-def translate_on_cluster(given: Mapping[str, Any]) -> None:
+def translate_on_cluster(options_given: Mapping[str, Any]) -> None:
     """Translate the files of a folder or pattern, with options of `transduce translate` by name.
 
     Raises:
         ValueError: if input or output is missing, or an option is for single files.
     """
     for name in _PER_LINE:
-        if given[name]:
+        if options_given[name]:
             option = {"form": "--format", "as_json": "--json", "text": "TEXT"}.get(
                 name, f"--{name}"
             )
             raise ValueError(f"--cluster writes one translation per line: leave out {option}")
-    if given["input"] is None or given["output"] is None:
+    if options_given["input"] is None or options_given["output"] is None:
         raise ValueError(
             "--cluster needs --input, a folder or a pattern, and --output, the folder to write"
         )
@@ -61,34 +61,37 @@ def translate_on_cluster(given: Mapping[str, Any]) -> None:
     from transduce.cluster.translate import translate_corpus
     from transduce.inference.glossary import read_glossary
 
-    glossary, options = given["glossary"], {new: given[old] for old, new in _KEYWORDS.items()}
-    if given["batch_tokens"] is not None:
-        options["batch_tokens"] = given["batch_tokens"]
-    loading = {name: given[name] for name in ("engine", "compute_type", "shortlist")}
+    glossary, options = (
+        options_given["glossary"],
+        {new: options_given[old] for old, new in _KEYWORDS.items()},
+    )
+    if options_given["batch_tokens"] is not None:
+        options["batch_tokens"] = options_given["batch_tokens"]
+    loading = {name: options_given[name] for name in ("engine", "compute_type", "shortlist")}
     config = ClusterConfig(
-        engine=given["cluster"],
-        workers=given["workers"],
-        threads=given["threads"] or 1,
-        device=given["device"],
-        shard_rows=given["shard_lines"],
-        field=given["field"],
+        engine=options_given["cluster"],
+        workers=options_given["workers"],
+        threads=options_given["threads"] or 1,
+        device=options_given["device"],
+        shard_rows=options_given["shard_lines"],
+        field=options_given["field"],
     )
     with event_printer(sys.stderr) as on_event, hint_to_resume():
         result = translate_corpus(
-            given["model"],
-            address(given["input"]),
-            address(given["output"]),
+            options_given["model"],
+            address(options_given["input"]),
+            address(options_given["output"]),
             config=config,
-            loading={**loading, "ensemble": given["also"] or ()},
+            loading={**loading, "ensemble": options_given["also"] or ()},
             on_event=on_event,
             glossary=read_glossary(glossary) if glossary else (),
-            protect=tuple(given["protect"] or ()),
-            retry_loops=not given["as_is"],
-            recase=not given["as_is"],
+            protect=tuple(options_given["protect"] or ()),
+            retry_loops=not options_given["as_is"],
+            recase=not options_given["as_is"],
             **options,
         )
     print_stderr(
-        f"{result.rows:,} lines in {len(result.files):,} files of {given['output']}, "
+        f"{result.rows:,} lines in {len(result.files):,} files of {options_given['output']}, "
         f"{result.translated:,} of them translated now"
     )
 

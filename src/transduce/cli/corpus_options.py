@@ -149,8 +149,8 @@ def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[R
     if run is not None and (run / "recipe.toml").is_file():
         from transduce.config import load_recipe
 
-        begun = load_recipe(run / "recipe.toml").languages
-        codes = {side: getattr(begun, side) for side in missing}
+        recorded = load_recipe(run / "recipe.toml").languages
+        codes = {side: getattr(recorded, side) for side in missing}
         return replace(recipe, languages=replace(recipe.languages, **codes)), ""
     from transduce.corpus_check.language import guess_languages
 

@@ -254,12 +254,12 @@ def _encoding() -> Diagnosis:
 def _self_test() -> Diagnosis:
     started = time.monotonic()
     try:
-        done = _train_and_translate() if has_torch() else _convert_and_translate()
+        outcome = _train_and_translate() if has_torch() else _convert_and_translate()
     except Exception as error:
         advice = "fix the faults above, or install transduce into a fresh environment"
         return Diagnosis(f"failed: {_summary(error)}", "FAULT", advice)
     seconds = time.monotonic() - started
-    return Diagnosis(f"{done} in {seconds:.1f} s")
+    return Diagnosis(f"{outcome} in {seconds:.1f} s")
 
 
 def _train_and_translate() -> str:

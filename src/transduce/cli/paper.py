@@ -181,13 +181,13 @@ def table3(
     )
     shared = quick_settings(shared) if quick else shared
     chosen = named_rows(rows or ("base,D1" if quick else ""), width_divisor=width_divisor)
-    drawn = named_seeds(seeds)
+    selected_seeds = named_seeds(seeds)
     with event_printer(sys.stderr) as on_event, hint_to_resume():
         outcomes = measure(
             corpus,
             out,
             rows=chosen,
-            seeds=drawn,
+            seeds=selected_seeds,
             settings=shared,
             threads=threads,
             train_rows=not finished,

@@ -58,8 +58,8 @@ def _with_settings(command: Function) -> Function:
             option = _OPTION_NAMES.get(name, name)
             flag, variable = f"--{option.replace('_', '-')}", f"LT_{option.upper()}"
             info = Option(default, flag, envvar=variable, help=doc.documentation)
-            place = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(name, place, default=info, annotation=kind))
+            keyword_only = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(name, keyword_only, default=info, annotation=kind))
     command.__signature__ = signature.replace(parameters=parameters)  # typer reads it
     return command
 
@@ -107,12 +107,12 @@ def serve(
         for name, value in settings.items()
         if value is not None
     }
-    made = replace(ServerSettings(), **given)
-    hosts = tuple(host.lower() for host in made.allow_hosts)
-    keys = read_keys(made.key_file) if made.key_file else ()
-    made = replace(made, allow_hosts=hosts, keys=keys)
-    if made.processes > 1:  # they share the cores
-        count = max(1, int(usable_cores()) // made.processes)
+    server_settings = replace(ServerSettings(), **given)
+    hosts = tuple(host.lower() for host in server_settings.allow_hosts)
+    keys = read_keys(server_settings.key_file) if server_settings.key_file else ()
+    server_settings = replace(server_settings, allow_hosts=hosts, keys=keys)
+    if server_settings.processes > 1:  # they share the cores
+        count = max(1, int(usable_cores()) // server_settings.processes)
         os.environ.setdefault("OMP_NUM_THREADS", str(count))  # torch's
         if engine != "torch" and not (workers or threads):
             threads = count
@@ -124,7 +124,7 @@ def serve(
         plan=(workers, threads),
         languages=languages or [],
     )
-    if code := _serve(partial(_work, load), made):
+    if code := _serve(partial(_work, load), server_settings):
         raise SystemExit(code)
 
 
@@ -133,8 +133,8 @@ def warn_of_unsupported(environment: Mapping[str, str]) -> None:
     options = inspect.signature(serve, eval_str=True).parameters.values()
     infos = [info for option in options for info in (option.default, *get_args(option.annotation))]
     known = {getattr(info, "envvar", None) for info in infos}
-    given = {name for name, value in environment.items() if name.startswith("LT_") and value}
-    for name in sorted(given - known):
+    variables = {name for name, value in environment.items() if name.startswith("LT_") and value}
+    for name in sorted(variables - known):
         print_stderr(f"WARNING: {name} is not supported and has no effect")
 
 

@@ -216,7 +216,7 @@ def translate(
       transduce translate runs/a --with runs/b --with runs/c < in.txt
       transduce translate runs/mine -i 'corpus/*.txt.gz' -o translated --cluster local
     """
-    given = dict(locals())
+    arguments = dict(locals())
     text = _checked_text(text, input)
     _check_options(
         mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
@@ -226,7 +226,7 @@ def translate(
             "--temperature, --top-k, --top-p and --seed are for sampling: add --sample"
         )
     if cluster is not None:
-        translate_on_cluster(given)
+        translate_on_cluster(arguments)
         return
     form = chosen_format(form, input, output)
     if form != LINES:
@@ -306,7 +306,7 @@ def translate(
             )
             return
         interactive = input is None and text is None and sys.stdin.isatty()
-        settings = _output_settings(given, [model, *(also or ())], terms=terms)
+        settings = _output_settings(arguments, [model, *(also or ())], terms=terms)
         settings = {**settings, "memory": memory_state}
         is_plain = input is not None and input.is_file() and not split_compression(input.name)[1]
         options = _OutputOptions(
@@ -341,7 +341,7 @@ def _translate_lines(
     chunk_size = 1 if options.interactive else _CHUNK
     # The counter's line and a typed one would overwrite each other.
     counter = nullcontext(lambda lines: None) if options.interactive else line_counter(sys.stderr)
-    begun = time.monotonic()
+    started = time.monotonic()
     with _open_outputs(options, lines) as out, counter as count:
         print_stderr(translator.engine_description)
         if options.interactive:
@@ -371,7 +371,7 @@ def _translate_lines(
                     out.write(f"{translator.alignment(translation)}\n", stream=1)
             out.commit(chunk)
             if not done and options.input_bytes:
-                _report_long(chunk, options.input_bytes, seconds=time.monotonic() - begun)
+                _report_long(chunk, options.input_bytes, seconds=time.monotonic() - started)
             texts = ((translation.source, translation.text) for translation in translations)
             applied += glossary_report(texts, terms, first_line=done + 1)
             done += len(chunk)

@@ -92,7 +92,7 @@ class ShardWorker:
         file = output / record_name(shard.number)
         if file.is_file():  # of a worker that was killed before it could report
             return _parse(file.read_bytes())
-        begun = time.monotonic()
+        started = time.monotonic()
         process = self._process = self._process or self.load()
         data = process(shard)
         write_atomically(output / shard.output, data)
@@ -102,7 +102,7 @@ class ShardWorker:
             rows=shard.rows,
             bytes=len(data),
             sha256=hashlib.sha256(data).hexdigest(),
-            seconds=time.monotonic() - begun,
+            seconds=time.monotonic() - started,
             worker=f"{socket.gethostname()}:{os.getpid()}",
         )
         write_atomically(file, f"{json.dumps(asdict(record), indent=2)}\n".encode())

@@ -48,17 +48,17 @@ def check_manifest(folder: Any, output: str, manifest: Manifest, *, option: str)
         write_atomically(file, f"{json.dumps(asdict(manifest), indent=2)}\n".encode())
         return
     try:
-        begun = pydantic.TypeAdapter(Manifest).validate_json(file.read_bytes())
+        stored = pydantic.TypeAdapter(Manifest).validate_json(file.read_bytes())
     except pydantic.ValidationError:
         raise ValueError(
             f"{output}/{_MANIFEST} is damaged: name another folder by {option}"
         ) from None
-    before, now = begun.settings, manifest.settings
-    changed = sorted(key for key in before | now if before.get(key) != now.get(key))
+    before, current = stored.settings, manifest.settings
+    changed = sorted(key for key in before | current if before.get(key) != current.get(key))
     remedy = f"repeat that command, or name another folder by {option}"
     if changed:
         raise ValueError(f"{output} was begun with another {changed[0]}: {remedy}")
-    for old, new in zip_longest(begun.inputs, manifest.inputs):
+    for old, new in zip_longest(stored.inputs, manifest.inputs):
         if old != new:
             name = (new or old).name
             raise ValueError(f"{output} was begun with another input ({name} differs): {remedy}")

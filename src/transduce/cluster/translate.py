@@ -177,7 +177,7 @@ def process_corpus(
             empty ones; "": files are of the format of the input.
     """
     check_installed(config)  # before the corpus is read
-    begun = time.monotonic()
+    started = time.monotonic()
     folder = resolve(output)
     inputs, shards = _plan(input, config)
     shards = [replace(shard, output=shard.output + suffix) for shard in shards]
@@ -193,7 +193,7 @@ def process_corpus(
         rows=sum(shard.rows for shard in shards),
         files=names,
         translated=translated,
-        seconds=time.monotonic() - begun,
+        seconds=time.monotonic() - started,
     )
 
 

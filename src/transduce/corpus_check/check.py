@@ -117,10 +117,10 @@ def _add_vocabulary_probe(
     """Add the findings of a tokenizer trained for the check."""
     stride = -(-report.training_pairs // _TOKENIZER_SAMPLE)
     cleaned = clean(pairs, max_ratio=recipe.data.max_ratio, counts=CleaningCounts())
-    some = list(itertools.islice(cleaned, 0, None, stride))
-    texts = (text for numbered in some for text in numbered.pair)
+    sampled = list(itertools.islice(cleaned, 0, None, stride))
+    texts = (text for numbered in sampled for text in numbered.pair)
     tokenizer = Tokenizer.train(texts, recipe.tokenizer)
-    sample = some[:: -(-len(some) // _PROBE_SAMPLE)]
+    sample = sampled[:: -(-len(sampled) // _PROBE_SAMPLE)]
     lines, training = [line for line, _ in sample], [pair for _, pair in sample]
     probe = partial(probe_vocabulary, tokenizer, max_pieces=recipe.data.max_pieces)
     probes = [

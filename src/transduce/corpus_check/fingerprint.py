@@ -72,13 +72,13 @@ class EvenSample:
 
     def sample(self, pairs: Iterable[NumberedPair]) -> Iterator[NumberedPair]:
         """Pass all pairs on, and keep some."""
-        wanted = 0
+        next_line = 0
         for number, numbered in enumerate(pairs):
-            if number == wanted:
+            if number == next_line:
                 self.pairs.append(numbered.pair)
                 if len(self.pairs) == 2 * _SAMPLE:
                     self.pairs, self._stride = self.pairs[::2], 2 * self._stride
-                wanted = number + self._stride - number % self._stride
+                next_line = number + self._stride - number % self._stride
             yield numbered
 
 

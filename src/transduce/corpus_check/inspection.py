@@ -224,14 +224,14 @@ def _size_warning(pairs: int, prints: Fingerprints, *, script: str) -> str:
     """A line if so few pairs rarely train a good model; benchmarks/results/sweep-multi30k-5000."""
     longest = _WORD // 3 if script.startswith("Chinese") else _WORD
     words = len(prints.line) > 0 and np.median(prints.source_length) <= longest
-    few = _FEW_WORDS if words else _FEW_SENTENCES
-    if pairs >= few:
+    threshold = _FEW_WORDS if words else _FEW_SENTENCES
+    if pairs >= threshold:
         return ""
     expect = "" if words else " (5,000 simple sentences gave 20 BLEU, fewer give much less)"
     return (
-        f"WARNING: {pairs:,} training pairs are few for random weights, below {few:,}: expect poor "
-        f"translations{expect}; add pairs, or start from a trained model by `transduce train "
-        f"--from MODEL`, after `transduce import` if another program made it"
+        f"WARNING: {pairs:,} training pairs are few for random weights, below {threshold:,}: "
+        f"expect poor translations{expect}; add pairs, or start from a trained model by "
+        f"`transduce train --from MODEL`, after `transduce import` if another program made it"
     )
 
 
@@ -362,8 +362,8 @@ def _findings(
     first: dict[FindingKind, Int64[np.ndarray, " examples"]] = {
         kind: prints.line[np.flatnonzero(mark)[:_EXAMPLES]] for kind, mark in marks.items()
     }
-    wanted = {int(line) for lines in first.values() for line in lines}
-    text = dict(read_lines(wanted)) if wanted else {}
+    shown_lines = {int(line) for lines in first.values() for line in lines}
+    text = dict(read_lines(shown_lines)) if shown_lines else {}
     for kind, mark in marks.items():
         count = int(mark.sum())
         if count:
@@ -383,9 +383,9 @@ def _line_reader(pairs: PairReader) -> LineReader:
     """Selects lines by reading up to the last of them."""
 
     def read_lines(lines: Collection[int]) -> Iterator[NumberedPair]:
-        wanted, last = frozenset(lines), max(lines)
+        numbers, last = frozenset(lines), max(lines)
         for numbered in pairs():
-            if numbered.line in wanted:
+            if numbered.line in numbers:
                 yield numbered
             if numbered.line >= last:
                 break

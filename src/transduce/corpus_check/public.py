@@ -35,11 +35,11 @@ def fetch(name: str, languages: tuple[str, str], folder: Path) -> None:
                 shutil.copyfile(file, fresh / f"{stem}.{code}")
             return
         with (fresh / f"{stem}.tsv").open("wb") as stream:
-            done = subprocess.run(
+            completed = subprocess.run(
                 ["mtdata", "echo", name], stdout=stream, stderr=subprocess.PIPE, check=False
             )
-            if done.returncode or not stream.tell():
-                reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            if completed.returncode or not stream.tell():
+                reason = completed.stderr.decode(errors="replace").strip().rpartition("\n")[2]
                 raise ValueError(f"mtdata has not fetched {name}, is there a network? ({reason})")
 
 

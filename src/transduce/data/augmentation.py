@@ -38,20 +38,24 @@ def vary(pair: Pair, config: AugmentConfig, rng: Random) -> Pair:
 def draw_variations(config: AugmentConfig, rng: Random) -> list[Variation]:
     """Draw what happens to a pair: mostly nothing; of upper and title case at most one."""
     case, error, end, space, emoji = (rng.random() for _ in range(5))
-    drawn: list[Variation] = []
+    variations: list[Variation] = []
     if error < config.typing_errors:
-        drawn.append(lambda pair, rng: pair._replace(source=with_typing_errors(pair.source, rng)))
+        variations.append(
+            lambda pair, rng: pair._replace(source=with_typing_errors(pair.source, rng))
+        )
     if end < config.no_end_punctuation:
-        drawn.append(_without_end_punctuation)
+        variations.append(_without_end_punctuation)
     if case < config.upper_case:
-        drawn.append(lambda pair, rng: Pair(pair.source.upper(), pair.target.upper()))
+        variations.append(lambda pair, rng: Pair(pair.source.upper(), pair.target.upper()))
     elif case < config.upper_case + config.title_case:
-        drawn.append(lambda pair, rng: Pair(*map(title_case, pair)))
+        variations.append(lambda pair, rng: Pair(*map(title_case, pair)))
     if space < config.stray_spaces:
-        drawn.append(lambda pair, rng: pair._replace(source=with_stray_space(pair.source, rng)))
+        variations.append(
+            lambda pair, rng: pair._replace(source=with_stray_space(pair.source, rng))
+        )
     if emoji < config.emoji:
-        drawn.append(_with_emoji)
-    return drawn
+        variations.append(_with_emoji)
+    return variations
 
 
 def title_case(text: str) -> str:
@@ -76,8 +80,8 @@ def with_typing_errors(text: str, rng: Random) -> str:
     count = min(len(eligible), max(1, round(len(words) * _TYPING_ERRORS)))
     for index in rng.sample(eligible, count):
         word = words[index]
-        place = rng.randrange(1, len(word) - 1)  # the first letter is rarely wrong
-        before, letter, after = word[:place], word[place], word[place + 1 :]
+        position = rng.randrange(1, len(word) - 1)  # the first letter is rarely wrong
+        before, letter, after = word[:position], word[position], word[position + 1 :]
         words[index] = rng.choice(
             (
                 f"{before}{after[0]}{letter}{after[1:]}",
@@ -94,12 +98,12 @@ def with_stray_space(text: str, rng: Random) -> str:
     >>> with_stray_space("wait, the door is open.", Random(3))
     'wait,the door is open.'
     """
-    places = [match.start() for match in re.finditer(r"(?<=\S)(?: (?=\S)|[.,;:!?])", text)]
-    if not places:
+    positions = [match.start() for match in re.finditer(r"(?<=\S)(?: (?=\S)|[.,;:!?])", text)]
+    if not positions:
         return text
-    place = rng.choice(places)
-    space = rng.choice(("", "  ")) if text[place] == " " else " "
-    return text[:place] + space + text[place:].removeprefix(" ")
+    position = rng.choice(positions)
+    space = rng.choice(("", "  ")) if text[position] == " " else " "
+    return text[:position] + space + text[position:].removeprefix(" ")
 
 
 def _with_emoji(pair: Pair, rng: Random) -> Pair:

@@ -284,22 +284,22 @@ def hold_out(
             f"name files in data.validation, or provide at least {_HELD_OUT_SHARE} pairs"
         )
     random = np.random.default_rng(seed)
-    drawn = random.choice(len(lines), size=taken, replace=False)
+    sampled = random.choice(len(lines), size=taken, replace=False)
 
     def candidates() -> Iterator[int]:
-        yield from drawn
-        yield from random.permutation(np.setdiff1d(np.arange(len(lines)), drawn))  # if need be
+        yield from sampled
+        yield from random.permutation(np.setdiff1d(np.arange(len(lines)), sampled))  # if need be
 
     hashes = np.asarray(sources)
     order = np.argsort(hashes)  # pairs of equal sources lie side by side
     ranked = hashes[order]
-    chosen, left = dict[int, int](), taken
+    chosen, remaining = dict[int, int](), taken
     for index in candidates() if taken else ():
         begin, end = (int(np.searchsorted(ranked, hashes[index], side)) for side in _SIDES)
-        if end - begin <= left and begin not in chosen:
+        if end - begin <= remaining and begin not in chosen:
             chosen[begin] = end
-            left -= end - begin
-        if not left:
+            remaining -= end - begin
+        if not remaining:
             break
     if taken and not chosen:
         raise ValueError(

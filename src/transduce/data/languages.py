@@ -69,8 +69,8 @@ def file_language(*files: Path | None) -> str:
     """
     for file in files:
         suffixes = Path(split_compression(file.name)[0]).suffixes if file else []
-        for place, suffix in enumerate(reversed(suffixes[-2:])):
-            if code := normalized_code(suffix[1:], known_only=place > 0):
+        for index, suffix in enumerate(reversed(suffixes[-2:])):
+            if code := normalized_code(suffix[1:], known_only=index > 0):
                 return code
     return ""
 

@@ -86,9 +86,9 @@ class _PairParser:
 
     def _side(self, index: int) -> str:
         """The text of a side: of its language, else of the position that the file declares."""
-        wanted = self._languages[index]
+        language = self._languages[index]
         for code, text in self._sides.items():
-            if wanted and base_language(code) == base_language(wanted):
+            if language and base_language(code) == base_language(language):
                 return text
         if all(self._languages):
             return ""  # a unit of other languages, which cleaning drops
@@ -194,5 +194,5 @@ def _json_pair(
         pair = table.get(source), table.get(target)
         if isinstance(pair[0], str) and isinstance(pair[1], str):
             return pair[0], pair[1]
-    wanted = " or ".join(f'"{source}" and "{target}"' for source, target in keys if source)
-    raise ValueError(f"{where}: expected an object with texts {wanted}")
+    accepted = " or ".join(f'"{source}" and "{target}"' for source, target in keys if source)
+    raise ValueError(f"{where}: expected an object with texts {accepted}")

@@ -68,17 +68,17 @@ def po_strings(name: str, text: str) -> Iterator[POString]:
     Raises:
         ValueError: if a line is malformed; the message names it.
     """
-    done = 0
+    end = 0
     fuzzy = False
     entry: dict[str, str] = {}
     matches = list(_STRINGS.finditer(text))
     for index, match in enumerate(matches):
-        _check_comments(name, text, done, match.start())
+        _check_comments(name, text, end, match.start())
         key = match["key"]
         if key in ("msgctxt", "msgid") and any(name.startswith("msgstr") for name in entry):
             entry = {}
         if not entry:  # comments before the last obsolete entry are that one's
-            comments = text[done : match.start()].rpartition("#~")[2]
+            comments = text[end : match.start()].rpartition("#~")[2]
             fuzzy = _FUZZY.search(comments) is not None
         if key in entry:
             line = _line_number(text, match.start("key"))
@@ -88,9 +88,9 @@ def po_strings(name: str, text: str) -> Iterator[POString]:
         following = matches[index + 1]["key"] if index + 1 < len(matches) else ""
         if key != "msgstr[0]" or not following.startswith("msgstr["):
             source = source and entry.get("msgid_plural", source)
-        start, done = match.span("strings")
-        yield POString(key, entry[key], source, fuzzy, start, done, match["end"])
-    _check_comments(name, text, done, len(text))
+        start, end = match.span("strings")
+        yield POString(key, entry[key], source, fuzzy, start, end, match["end"])
+    _check_comments(name, text, end, len(text))
 
 
 def _line_number(text: str, position: int) -> int:

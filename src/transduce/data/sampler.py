@@ -50,12 +50,12 @@ class Mixture(NamedTuple):
 
     def draw(self, rng: np.random.Generator) -> Pairs:
         """Draw the pairs of an epoch."""
-        drawn: list[Pairs] = []
+        chunks: list[Pairs] = []
         for number, passes in enumerate(self.passes):
             pairs = np.flatnonzero(self.parts == number)
             repeats, rest = divmod(round(passes * len(pairs)), max(1, len(pairs)))
-            drawn += [np.tile(pairs, repeats), rng.choice(pairs, rest, replace=False)]
-        return np.concatenate(drawn)
+            chunks += [np.tile(pairs, repeats), rng.choice(pairs, rest, replace=False)]
+        return np.concatenate(chunks)
 
 
 def balanced_passes(sizes: Sequence[int], *, temperature: float) -> tuple[float, ...]:
@@ -162,9 +162,9 @@ class Sampler:
             )
         while True:
             plan = self._plan(epoch)
-            for done, pairs in enumerate(plan[first:], start=first + 1):
-                is_last = done == len(plan)
-                after = SamplerState(epoch + 1, 0) if is_last else SamplerState(epoch, done)
+            for number, pairs in enumerate(plan[first:], start=first + 1):
+                is_last = number == len(plan)
+                after = SamplerState(epoch + 1, 0) if is_last else SamplerState(epoch, number)
                 yield UpdatePlan(after, tuple(self._split(pairs.astype(np.int64))))
             del plan  # frees its memory before the next is made
             epoch, first = epoch + 1, 0
@@ -198,12 +198,12 @@ class Sampler:
         # Rounding by a target's middle keeps each update within its longest target of the average.
         boundaries = tokens / updates * np.arange(1, updates)
         cuts = np.zeros(len(boundaries), dtype=np.int64)
-        done = 0
+        planned = 0
         for first in range(0, len(order), _BLOCK):
             targets = self._with_eos(order[first : first + _BLOCK])[:, 1]
-            ends = done + targets.cumsum()
+            ends = planned + targets.cumsum()
             cuts += np.searchsorted(ends - targets / 2, boundaries)
-            done = int(ends[-1])
+            planned = int(ends[-1])
         plan = [pairs for pairs in np.split(order, cuts) if len(pairs)]
         return [plan[index] for index in rng.permutation(len(plan)).tolist()]
 

@@ -266,10 +266,10 @@ class Column:
         longest = max((int(np.diff(block).max(initial=0)) for block in self._blocks()), default=0)
         dtype = np.uint16 if longest < np.iinfo(np.uint16).max else np.int64
         lengths = np.empty(len(self._starts.values) - 1, dtype=dtype)
-        done = 0
+        end = 0
         for block in self._blocks():
-            lengths[done : done + len(block) - 1] = np.diff(block)
-            done += len(block) - 1
+            lengths[end : end + len(block) - 1] = np.diff(block)
+            end += len(block) - 1
         return lengths
 
     def _blocks(self) -> Iterator[Int64[np.ndarray, " block"]]:

@@ -382,8 +382,8 @@ class _TrainingLines:
                     read += 1
                     if len(sample) < _SAMPLE:
                         sample.append(part)
-                    elif (place := draw(read)) < _SAMPLE:  # every line is as likely as another
-                        sample[place] = part
+                    elif (slot := draw(read)) < _SAMPLE:  # every line is as likely as another
+                        sample[slot] = part
         except BaseException as failure:
             self.failure = failure
             raise

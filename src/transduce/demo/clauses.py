@@ -142,10 +142,10 @@ def _complements(
         parts.append(Complement(_receiver(rng, verb.receivers, subject), "dative"))
     if verb.objects:
         if verb.pronouns and rng.random() < 0.2:
-            thing = _other_pronoun(rng, subject)
+            phrase = _other_pronoun(rng, subject)
         else:
             governed = verb.case == "dative" or verb.preposition
-            thing = noun_phrase(
+            phrase = noun_phrase(
                 rng,
                 verb.objects,
                 known=verb.indefinite == "no" or (negated and bool(governed)),
@@ -154,7 +154,7 @@ def _complements(
                 countless=negated,
             )
         # The English preposition (look *for*) is the verb's particle.
-        parts.append(Complement(thing, verb.case, "", verb.preposition))
+        parts.append(Complement(phrase, verb.case, "", verb.preposition))
     # "nicht mit ihm" and "kein Buch im Garten" are clear, "das Buch nicht im Garten" is not.
     clear = not (negated and verb.objects)
     if verb.partner and clear and rng.random() < 0.25:
@@ -178,8 +178,8 @@ def _place(rng: Random, verb: Verb, *, known: bool, others: list[Complement]) ->
     """A place or direction whose noun is not in the clause yet."""
     used = [part.phrase.noun for part in others if isinstance(part.phrase, NounPhrase)]
     while True:
-        preposition, wanted = rng.choice(_places(verb))
-        place = noun_phrase(rng, wanted, known=known, plural=False)
+        preposition, category = rng.choice(_places(verb))
+        place = noun_phrase(rng, category, known=known, plural=False)
         if place.noun not in used:
             break
     words = preposition.english, preposition.german
@@ -253,9 +253,9 @@ def noun_phrase(
         determiner = definite_determiner(rng, noun)
     else:
         determiner = _determiner(rng, noun, plural=plural, counted=counted, countless=countless)
-    some = lexicon.adjectives(noun)
-    described = bool(some) and rng.random() < (0.1 if plain else 0.3)
-    adjective = rng.choice(some) if described else None
+    adjectives = lexicon.adjectives(noun)
+    described = bool(adjectives) and rng.random() < (0.1 if plain else 0.3)
+    adjective = rng.choice(adjectives) if described else None
     return NounPhrase(noun=noun, determiner=determiner, adjective=adjective, plural=plural)
 
 

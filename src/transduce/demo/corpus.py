@@ -102,22 +102,22 @@ class _Sampler:
         """Draw new sentences of one sort; None draws the training mixture."""
         taken: list[_Drawn] = []
         while len(taken) < count:
-            drawn = self._draw(sort or ("seen" if self.rng.random() < _IT_SHARE else "without"))
-            if sort and drawn.it and drawn.it.of_doer != (len(taken) % 2 == 0):
+            sampled = self._draw(sort or ("seen" if self.rng.random() < _IT_SHARE else "without"))
+            if sort and sampled.it and sampled.it.of_doer != (len(taken) % 2 == 0):
                 continue  # in the test set every other "it" refers to the first noun
-            source, target = drawn.pair
+            source, target = sampled.pair
             known = self.translations.get(source)
             assert known in (None, target), f"{source}: {known} or {target}?"
             reserved = sort is None and self.unseen.are_in(source)
             if known is None and target not in self.targets and not reserved:
                 self.translations[source] = target
-                taken.append(drawn)
+                taken.append(sampled)
         return taken
 
     def complete(self, sentences: list[_Drawn]) -> None:
         """Exclude these sentences from further sets."""
-        self.targets |= {drawn.pair.target for drawn in sentences}
-        self.triples |= {drawn.it.triple for drawn in sentences if drawn.it}
+        self.targets |= {sampled.pair.target for sampled in sentences}
+        self.triples |= {sampled.it.triple for sampled in sentences if sampled.it}
 
     def _draw(self, sort: _Sort) -> _Drawn:
         if sort == "without":
@@ -165,14 +165,14 @@ def write_corpus(
     validation = sampler.take(held_out)
     sampler.complete(validation)
     train = sampler.take(pairs)
-    for name, drawn in (("train", train), ("validation", validation), ("test", test)):
-        write_pairs(folder, (f"{name}.en", f"{name}.de"), [sentence.pair for sentence in drawn])
+    for name, sentences in (("train", train), ("validation", validation), ("test", test)):
+        write_pairs(folder, (f"{name}.en", f"{name}.de"), [sentence.pair for sentence in sentences])
     write_cases(folder, _cases(test, train=train, unseen=sampler.unseen))
     return sampler.open_reference
 
 
 def _cases(test: list[_Drawn], *, train: list[_Drawn], unseen: UnseenCombinations) -> list[Case]:
-    pronouns = [pronoun_of(drawn.it.referent).nominative for drawn in train if drawn.it]
+    pronouns = [pronoun_of(sampled.it.referent).nominative for sampled in train if sampled.it]
     majority = max(("er", "sie", "es"), key=pronouns.count)
     return [
         Case(

@@ -343,18 +343,18 @@ def _middle_field(clause: Clause) -> list[str]:
     others = [
         _german_complement(part) for part in clause.complements if part.german and not part.scene
     ]
-    new: list[str] = []
+    focus: list[str] = []
     if plain and is_new(plain[-1].phrase):
         last = plain.pop()
-        new = [_german_complement(_with_no(last) if clause.negated else last)]
+        focus = [_german_complement(_with_no(last) if clause.negated else last)]
     pronouns = [_german_complement(part) for part in plain if isinstance(part.phrase, Pronoun)]
     known = [_german_complement(part) for part in plain if not isinstance(part.phrase, Pronoun)]
     if clause.quality is not None:
         others += [_DEGREES[clause.quality.degree], clause.quality.adjective.german]
     assert not (clause.negated and manner), "what is denied: that, or how?"
-    if clause.negated and not new:
+    if clause.negated and not focus:
         return [*pronouns, *known, time, "nicht", *others, *scene]
-    return [*pronouns, time, *known, *scene, manner, *new, *others]
+    return [*pronouns, time, *known, *scene, manner, *focus, *others]
 
 
 def _with_no(part: Complement) -> Complement:

@@ -59,13 +59,13 @@ class JSONValue(NamedTuple):
 
 
 def _parts(text: str, values: Iterator[_Value]) -> Iterator[Part]:
-    done = 0
+    offset = 0
     for start, end, value, encode in values:
         if has_words(_TIME_FORMAT.sub("", value)):
-            yield text[done:start]
+            yield text[offset:start]
             yield value_slot(text[start:end], value, encode)
-            done = end
-    yield text[done:]
+            offset = end
+    yield text[offset:]
 
 
 def value_slot(raw: str, value: str, encode: Callable[[str], str]) -> Slot:

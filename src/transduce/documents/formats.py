@@ -180,14 +180,14 @@ def wrap_lines(text: str, shares: Sequence[int]) -> list[str]:
 
 def parse_po(name: str, text: str) -> Iterator[Part]:
     """Parse a .po file."""
-    done = 0
+    end = 0
     for string in po_strings(name, text):
-        yield text[done : string.start]
+        yield text[end : string.start]
         empty = string.source and not string.value
         raw = text[string.start : string.end]
         yield _po_slot(string.source, string.line_end or "\n") if empty else raw
-        done = string.end
-    yield text[done:]
+        end = string.end
+    yield text[end:]
 
 
 def _po_slot(text: str, end: str) -> Slot:

@@ -48,16 +48,16 @@ class TagItems(list[TagItem]):
         A group `br` of the pattern separates texts; a group `text` is no markup.
         """
         out: list[str] = []
-        done = 0
+        end = 0
         for match in kept.finditer(text):
             if match.lastgroup == "text":
                 continue
-            out.append(html.escape(text[done : match.start()], quote=False))
+            out.append(html.escape(text[end : match.start()], quote=False))
             is_break = match.lastgroup == "br"
             raw = match[0]
             out.append(self.tag("br", TagItem(raw)) if is_break else self.code(raw, raw))
-            done = match.end()
-        return "".join([*out, html.escape(text[done:], quote=False)])
+            end = match.end()
+        return "".join([*out, html.escape(text[end:], quote=False)])
 
     def splice(
         self, fragment: str, encode: Callable[[str, Wrapper], str], *, wrapper: Wrapper = ("", "")

@@ -113,11 +113,11 @@ def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
     An element that is not translated is one token with all its content: a boundary, or void if it
     is inline.
     """
-    done = 0
-    while (match := _MARKUP.search(page, done)) is not None:
-        yield from _text_tokens(page[done : match.start()])
+    end = 0
+    while (match := _MARKUP.search(page, end)) is not None:
+        yield from _text_tokens(page[end : match.start()])
         name = (match["name"] or "").lower()
-        done = match.end()
+        end = match.end()
         if not name:  # a comment or declaration
             yield Token("void", match[0])
         elif match["slash"]:
@@ -128,14 +128,14 @@ def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
         ):
             may_self_close = name in _FOREIGN or name in rules.untranslated
             self_closing = may_self_close and match["rest"].endswith("/")
-            done = done if self_closing else _element_end(name, page, done)
-            raw, inside = page[match.start() : done], page[match.end() : done]
+            end = end if self_closing else _element_end(name, page, end)
+            raw, inside = page[match.start() : end], page[match.end() : end]
             yield _untranslated(name, raw, inside=inside, boundary=rules.is_boundary(name))
         elif rules.is_boundary(name):
             yield Token("boundary", match[0], name=name)
         else:
             yield Token("void" if name in _VOID else "open", match[0], name=name)
-    yield from _text_tokens(page[done:])
+    yield from _text_tokens(page[end:])
 
 
 def segment_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[str | list[Token]]:
@@ -196,12 +196,12 @@ def _flow_sentences(flow: Sequence[Token]) -> Iterator[str | list[Token]]:
     # Same length as `plain`, so that spans apply to both.
     spaced = _SPACE.sub(lambda space: " " * len(space[0]), plain)
     tokens, ranges = _split_tokens(flow, sentence_spans(mask_placeholders(spaced)))
-    done = 0
+    offset = 0
     for start, end in _with_edge_tags(tokens, ranges):
-        yield "".join(token.raw for token in tokens[done:start])
+        yield "".join(token.raw for token in tokens[offset:start])
         yield tokens[start:end]
-        done = end
-    yield "".join(token.raw for token in tokens[done:])
+        offset = end
+    yield "".join(token.raw for token in tokens[offset:])
 
 
 def _split_tokens(flow: Sequence[Token], spans: Sequence[Span]) -> tuple[list[Token], list[Span]]:

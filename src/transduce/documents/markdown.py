@@ -64,7 +64,7 @@ def parse_markdown(text: str) -> Iterator[Part]:
     tokens = _parser.parse(re.sub(r"[^\r\n]+", "", text[:body]) + text[body:], env)
     labels = env.get("references", {})
     offsets = [0, *accumulate(len(line) for line in _LINE.findall(text)), len(text)]
-    done = 0
+    offset = 0
     for before, token in pairwise([Token("", "", 0), *tokens]):
         if token.map is None or token.type not in ("inline", "html_block"):
             continue
@@ -81,15 +81,15 @@ def parse_markdown(text: str) -> Iterator[Part]:
             shown = [
                 line.strip().replace("|", "\\|") if in_cell else line.strip() for line in lines
             ]
-            start = find(shown[0], max(first, done), offsets[token.map[0] + 1])
-            end = find(shown[-1], max(last, done), end) + len(shown[-1])
+            start = find(shown[0], max(first, offset), offsets[token.map[0] + 1])
+            end = find(shown[-1], max(last, offset), end) + len(shown[-1])
             is_paragraph = before.type == "paragraph_open" or before.markup in ("=", "-")
             slot = _slot(text[start:end], labels, in_cell=in_cell, is_paragraph=is_paragraph)
-        if slot and start >= done and has_words(visible_text(slot.text)):
-            yield text[done:start]
+        if slot and start >= offset and has_words(visible_text(slot.text)):
+            yield text[offset:start]
             yield slot
-            done = end
-    yield text[done:]
+            offset = end
+    yield text[offset:]
 
 
 def _slot(raw: str, labels: Container[str], *, in_cell: bool, is_paragraph: bool) -> Slot:
@@ -116,10 +116,10 @@ def _slot(raw: str, labels: Container[str], *, in_cell: bool, is_paragraph: bool
 def _marked(text: str, items: TagItems, labels: Container[str]) -> str:
     """Markdown as HTML with the tags of a fragment."""
     out: list[str] = []
-    done = 0
+    offset = 0
     for match in _INLINE.finditer(text):
-        out.append(html.escape(text[done : match.start()], quote=False))
-        done = match.end()
+        out.append(html.escape(text[offset : match.start()], quote=False))
+        offset = match.end()
         raw, label, end = match[0], match["label"], match["end"]
         known = label is not None and normalizeReference(label) in labels
         if match["space"]:
@@ -143,4 +143,4 @@ def _marked(text: str, items: TagItems, labels: Container[str]) -> str:
             out.append(f"{tag}{_marked(str(label), items, labels)}</g>")
         else:
             out.append(f"[{_marked(str(label), items, labels)}]")
-    return "".join([*out, html.escape(text[done:], quote=False)])
+    return "".join([*out, html.escape(text[offset:], quote=False)])

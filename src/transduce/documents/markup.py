@@ -172,11 +172,11 @@ class MarkedSentence:
         for start, end in placeholders.find(self._blank_protected()):
             marks.append((start, end, self._escape(self.text[start:end])))
         # `max` moves a tag inside a placeholder behind it.
-        done = 0
+        offset = 0
         for start, end, raw in sorted([*marks, *self.protected], key=lambda mark: mark[:2]):
-            yield self.text[done:start], raw, self.text[start:end]
-            done = max(done, end)
-        yield self.text[done:], "", ""
+            yield self.text[offset:start], raw, self.text[start:end]
+            offset = max(offset, end)
+        yield self.text[offset:], "", ""
 
     def _blank_protected(self) -> str:
         """The text with protected spans replaced by as many spaces."""
@@ -194,11 +194,11 @@ class MarkedSentence:
     ) -> str:
         marks = [*((tag.position, tag.position, tag.raw) for tag in tags), *protected]
         parts: list[str] = []
-        done = 0
+        offset = 0
         for start, end, raw in sorted(marks, key=lambda mark: mark[:2]):
-            parts += [self._escape(text[done:start]), raw]
-            done = end
-        return "".join([*parts, self._escape(text[done:])])
+            parts += [self._escape(text[offset:start]), raw]
+            offset = end
+        return "".join([*parts, self._escape(text[offset:])])
 
     def _escape(self, text: str) -> str:
         return html.escape(text, quote=False) if self.markup == "html" else text
@@ -250,16 +250,16 @@ def restore_text(segmented: SegmentedText, translations: Sequence[UnitTranslatio
     assert len(translations) == count, f"{len(translations)} translations for {count} units"
     texts: list[str] = []
     lost: list[str] = []
-    done = 0
+    offset = 0
     for part in segmented.parts:
         if isinstance(part, str):
             texts.append(part)
             continue
-        end = done + len(part.units())
-        sentence = part.restore(translations[done:end])
+        end = offset + len(part.units())
+        sentence = part.restore(translations[offset:end])
         texts.append(sentence.text)
         lost += sentence.lost
-        done = end
+        offset = end
     return RestoredText("".join(texts), tuple(lost))
 
 
@@ -269,14 +269,14 @@ def _html_parts(text: str, rules: TagRules) -> Iterator[str | MarkedSentence]:
 
 
 def _text_parts(text: str, markup: Markup) -> Iterator[str | MarkedSentence]:
-    done = 0
+    offset = 0
     masked = text if markup == "none" else placeholders.mask_placeholders(text)
     for start, end in sentence_spans(masked):
         sentence = text[start:end]
-        yield text[done:start]
+        yield text[offset:start]
         yield MarkedSentence(raw=sentence, text=sentence, markup=markup)
-        done = end
-    yield text[done:]
+        offset = end
+    yield text[offset:]
 
 
 def _html_sentence(tokens: Sequence[Token]) -> MarkedSentence:

@@ -54,12 +54,12 @@ def parse_string_catalog(name: str, text: str, *, target: str) -> Iterator[Part]
         raise ValueError(f"{name}: nested more than {_MAX_DEPTH} deep")
     catalog = _Catalog(text, positions, source=source, target=target)
     edits = (edit for key, entry in _object(strings).items() for edit in catalog.edits(key, entry))
-    done = 0
+    end = 0
     for edit in sorted(edits, key=lambda edit: edit.start):
-        yield text[done : edit.start]
+        yield text[end : edit.start]
         yield from edit.parts
-        done = edit.end
-    yield text[done:]
+        end = edit.end
+    yield text[end:]
 
 
 def _object(value: object) -> _Object:
@@ -150,8 +150,10 @@ class _Catalog:
     ) -> Iterator[_Edit]:
         """Replace the texts of a localization that are new."""
         for keys, unit in _units(localization):
-            places = (keys, (*keys[:-1], "other"), *originals)
-            original = next(originals[place] for place in places if place in originals)
+            candidates = (keys, (*keys[:-1], "other"), *originals)
+            original = next(
+                originals[candidate] for candidate in candidates if candidate in originals
+            )
             state = self._positions.get((*path, *keys, "stringUnit", "state"))
             value = self._positions.get((*path, *keys, "stringUnit", "value"))
             if unit.get("state") == "new" and state and value and _is_text(original):
@@ -168,14 +170,14 @@ class _Catalog:
 
     def _inserted(self, path: _Path, existing: _Object, added: _Object) -> _Edit:
         """Add a member to an object, before the first whose key is later in the alphabet."""
-        place = self._positions[path]
+        span = self._positions[path]
         (key,) = added
         outer = self._step * len(path)
         margin = self._line + outer + self._step
         member = list(self._rendered(added, indent=outer + self._step))[2:-1]
         if not existing:
             parts = [margin, *member, self._line + outer]
-            return _Edit(place.start + 1, place.end - 1, _joined(parts))
+            return _Edit(span.start + 1, span.end - 1, _joined(parts))
         positions = {other: self._positions[*path, other] for other in existing}
         later = [position.key for other, position in positions.items() if other > key]
         if later:

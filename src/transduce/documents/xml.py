@@ -293,23 +293,23 @@ class _Splicer:
         if source is None or self._is_blank(source) or final or (target and not empty):
             yield self.raw(element.start, element.end)
             return
-        done = element.start
+        end = element.start
         if target is None:
             before = next((n for n in element.children[::-1] if n.start < source.start), None)
             indent = self.raw_of([before]) if isinstance(before, _Text) else ""
             tag = source.tag.removesuffix(source.name) + rules.target
-            yield self.raw(done, source.end) + indent
+            yield self.raw(end, source.end) + indent
             attributes = f" {rules.target_attributes}" if rules.target_attributes else ""
             yield self._slot(source.children, around=(f"<{tag}{attributes}>", f"</{tag}>"))
-            done = source.end
+            end = source.end
         for form in empty:
             opening = self.raw(form.start, form.inner)
             if opening.endswith("/>"):
                 opening = f"{opening[:-2].rstrip()}>"
-            yield self.raw(done, form.start)
+            yield self.raw(end, form.start)
             yield self._slot(source.children, around=(opening, f"</{form.tag}>"))
-            done = form.end
-        yield self.raw(done, element.end)
+            end = form.end
+        yield self.raw(end, element.end)
 
     def _is_empty(self, target: _Element) -> bool:
         """Whether a target is to be filled: it is empty, or marked as a copy of its source."""

@@ -250,7 +250,7 @@ def break_down(
     chrf = scores[0].chrf.tolist()
     ranked = sorted(range(len(chrf)), key=chrf.__getitem__)
     middle = max(0, len(chrf) // 2 - EXAMPLE_SENTENCES // 2)
-    drawn = Random(1).sample(range(len(chrf)), min(EXAMPLE_SENTENCES, len(chrf)))
+    sampled = Random(1).sample(range(len(chrf)), min(EXAMPLE_SENTENCES, len(chrf)))
     gain = (scores[0].chrf - scores[-1].chrf).tolist()
     by_gain = sorted(range(len(gain)), key=gain.__getitem__)
     # Sorted twice, so that of equal gains the first lines are shown.
@@ -280,7 +280,7 @@ def break_down(
         ),
         origins=_by_origin(scores, origins or ()),
         median=sentences(ranked[middle : middle + EXAMPLE_SENTENCES]),
-        random=sentences(sorted(drawn)),
+        random=sentences(sorted(sampled)),
         worst=sentences([line for line in ranked if chrf[line] < 100][:WORST_SENTENCES]),
         gains=sentences([line for line in best if gain[line] > 0][:CHANGED_SENTENCES]),
         losses=sentences([line for line in by_gain if gain[line] < 0][:CHANGED_SENTENCES]),
@@ -320,8 +320,10 @@ def _count_errors(
     brevity: float,
     lost: Sequence[tuple[int, str]],
 ) -> ErrorCounts:
-    tokens = [(words(line), words(wanted)) for line, wanted in zip(lines, references, strict=True)]
-    lengths, expected = np.array([[len(line), len(wanted)] for line, wanted in tokens]).T
+    tokens = [
+        (words(line), words(reference)) for line, reference in zip(lines, references, strict=True)
+    ]
+    lengths, expected = np.array([[len(line), len(reference)] for line, reference in tokens]).T
     ratios = lengths[expected > 0] / expected[expected > 0]
     bins = np.searchsorted(_SHORT, ratios, side="right") + np.searchsorted(_LONG, ratios)
     repetitions = [
@@ -417,7 +419,7 @@ def _by_frequency(
         return (Counter(words(line)) for line in lines)
 
     expected = by_bucket(counted(references))
-    made = [by_bucket(counted(lines)) for _, lines in systems]
+    tables = [by_bucket(counted(lines)) for _, lines in systems]
     matched = [by_bucket(map(and_, counted(lines), counted(references))) for _, lines in systems]
     return tuple(
         FrequencyBucket(
@@ -426,7 +428,7 @@ def _by_frequency(
             recall=tuple(right[index] / total if total else None for right in matched),
             f1=tuple(
                 2 * right[index] / (total + used[index]) if total else None
-                for right, used in zip(matched, made, strict=True)
+                for right, used in zip(matched, tables, strict=True)
             ),
         )
         for index, (label, total) in enumerate(

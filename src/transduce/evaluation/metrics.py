@@ -225,11 +225,11 @@ def exact_match(
     exact match 50.00  nrefs:1|case:mixed|norm:NFC
     """
     check_lines(hypotheses, references)
-    lines, wanted = (
+    lines, expected = (
         [tidy(line.lower() if lower_case else line) for line in side]
         for side in (hypotheses, references)
     )
-    value = 100 * sum(map(str.__eq__, lines, wanted)) / len(references)
+    value = 100 * sum(map(str.__eq__, lines, expected)) / len(references)
     case = "lc" if lower_case else "mixed"
     return Score(name="exact match", value=value, signature=f"nrefs:1|case:{case}|norm:NFC")
 

@@ -82,7 +82,7 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
 
 
 def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundle:
-    given, positions = marian_files.MarianTokenizerConfig(), None
+    tokenizer_config, positions = marian_files.MarianTokenizerConfig(), None
     if is_npz_folder(folder):
         config, path, weights, table, table_path, *models = read_npz(folder)
         weights = marian_files.as_float32(weights, path)
@@ -90,15 +90,18 @@ def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundl
     else:
         config, table_path = marian_files.read_settings(folder), folder / TABLE
         path, weights = marian_files.read_weights(folder)
-        table, given = marian_files.read_json(table_path), marian_files.read_languages(folder)
+        table, tokenizer_config = (
+            marian_files.read_json(table_path),
+            marian_files.read_languages(folder),
+        )
         models = [marian_files.read_file(folder / name) for name in (SOURCE, TARGET)]
     ids = _IdMap.read(table_path, table, config)
     model = _model(weights, config, ids, path=path, positions=positions)
     default = Languages()
     tokenizer = _tokenizer(models[0], models[1], ids)
     languages = Languages(
-        source=source or given.source_lang or default.source,
-        target=target or given.target_lang or default.target,
+        source=source or tokenizer_config.source_lang or default.source,
+        target=target or tokenizer_config.target_lang or default.target,
     )
     targets = [tag.strip("<>").removeprefix("2") for tag in tokenizer.tags]
     codes = dict.fromkeys(normalized_code(code) or code for code in targets)
@@ -108,7 +111,7 @@ def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundl
         tokenizer=tokenizer,
         languages=languages,
         directions=tuple(LanguagePair(languages.source, code) for code in codes),
-        search=_search(config, given.max_source),
+        search=_search(config, tokenizer_config.max_source),
         provenance=replace(
             Provenance.current(), started_from={folder.resolve().name: sha256(path)}
         ),

@@ -205,8 +205,8 @@ def _marian_name(name: str, config: ModelConfig) -> str:
     if sublayer == "feed_forward":
         relu = config.activation == "relu"  # fused with the inner layer and its dropout
         inner = "LinearReluDropout" if relu else "Linear"
-        place, linear = (0, inner) if part == "inner" else (1 if relu else 3, "Linear")
-        return f"{layer}->{block}->layers->at({place})->as<marian::nn::{linear}>()->{kind}"
+        index, linear = (0, inner) if part == "inner" else (1 if relu else 3, "Linear")
+        return f"{layer}->{block}->layers->at({index})->as<marian::nn::{linear}>()->{kind}"
     return f"{layer}->{block}->{_ATTENTIONS[sublayer]}->{part[0]}Proj->{kind}"
 
 

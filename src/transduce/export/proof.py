@@ -335,15 +335,15 @@ def run_program(
     with tempfile.TemporaryDirectory() as home:
         file, output = Path(home) / "job.json", Path(home) / "output.json"
         file.write_text(json.dumps({**job, "output": str(output)}), encoding="utf-8")
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-W", "ignore", *program, str(file)],
             env={**inherited, **dict.fromkeys(folders, home), "PYTHONUSERBASE": site.getuserbase()},
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode or not output.exists():
-            lines = done.stderr.strip().splitlines() or ["no message"]
+        if completed.returncode or not output.exists():
+            lines = completed.stderr.strip().splitlines() or ["no message"]
             # A traceback indents the lines of the source code.
             errors = [line for line in lines if "rror" in line and not line.startswith(" ")]
             reason = errors[0] if errors else lines[-1]

@@ -83,8 +83,8 @@ def recase(text: str, tokenizer: Tokenizer, *, terms: tuple[Term, ...] = ()) -> 
         return min(forms, key=lambda form: _cost(form, tokenizer))
 
     changed = _change_words(text, phrases, usual) if style else text
-    given, cost = (_cost(form, tokenizer) for form in (text, changed))
-    if given[0] <= cost[0] and given[1] < _MIN_RATIO * cost[1]:
+    given_cost, cost = (_cost(form, tokenizer) for form in (text, changed))
+    if given_cost[0] <= cost[0] and given_cost[1] < _MIN_RATIO * cost[1]:
         return Recasing(text)
     return Recasing(changed, style, tuple(tidy(term.target) for term in matched))
 

@@ -111,7 +111,9 @@ def novel_log_prob(ids: Sequence[int], log_probs: Sequence[float]) -> float:
             matches = matches + 1 if ids[end] == ids[end - size] else 0
             if matches >= size:
                 repeated[end + 1 - size : end + 1] = [True] * size
-    novel = [value for value, again in zip(log_probs, repeated, strict=True) if not again]
+    novel = [
+        value for value, is_repeated in zip(log_probs, repeated, strict=True) if not is_repeated
+    ]
     return math.fsum(novel) / len(novel) if 2 * len(novel) >= len(ids) else -math.inf
 
 

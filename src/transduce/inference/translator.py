@@ -787,12 +787,12 @@ def translate_texts(
     """
     markups: list[Markup] = markup if isinstance(markup, list) else [markup] * len(texts)
     known = [
-        None if kept == "html" else remembered(text)
-        for text, kept in zip(texts, markups, strict=True)
+        None if text_markup == "html" else remembered(text)
+        for text, text_markup in zip(texts, markups, strict=True)
     ]
     segmented = [
-        segment_text(text if translation is None else "", kept)
-        for text, kept, translation in zip(texts, markups, known, strict=True)
+        segment_text(text if translation is None else "", text_markup)
+        for text, text_markup, translation in zip(texts, markups, known, strict=True)
     ]
     segments = [segment for parts in segmented for segment in parts.units]
     translations = (decode or translator.decode)(

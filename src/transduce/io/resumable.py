@@ -95,8 +95,8 @@ class LineOutput:
             self._outputs = [hashlib.sha256() for _ in self._streams]
             return
         remedy = f"repeat that command, or delete {self._progress_file} to begin anew"
-        before, now = progress.settings, self._settings
-        changed = sorted(key for key in before | now if before.get(key) != now.get(key))
+        before, current = progress.settings, self._settings
+        changed = sorted(key for key in before | current if before.get(key) != current.get(key))
         if changed:
             raise ValueError(f"{file} was begun with another {changed[0]}: {remedy}")
         for line in islice(lines, progress.lines):

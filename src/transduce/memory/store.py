@@ -264,7 +264,7 @@ class TranslationMemory:
         first, fourth = frequent[: _COMBINED - 1], frequent[_COMBINED - 1 :]
         votes: Counter[int] = Counter()
         parts = list(combinations(first, max(1, len(first) - 1)))
-        many: list[str] = []
+        several: list[str] = []
 
         def find(query: str, share: float, *, weight: int = 1) -> int:
             ids = self._ids(query, limit=_CANDIDATES, oldest=newest - int(_READ / share))
@@ -275,13 +275,13 @@ class TranslationMemory:
             query = " AND ".join(word for _, word in part)
             expected = newest * prod(share for share, _ in part)
             if expected > 2 * _CANDIDATES or find(query, part[-1][0]) == _CANDIDATES:
-                many.append(f"({query})")
+                several.append(f"({query})")
         # What has one word more counts more than all parts together.
-        if len(many) == len(parts):
+        if len(several) == len(parts):
             find(" AND ".join(word for _, word in first), first[-1][0], weight=_COMBINED)
-        if many and fourth:
+        if several and fourth:
             share, word = fourth[0]
-            find(f"{word} AND ({' OR '.join(many)})", share, weight=_COMBINED)
+            find(f"{word} AND ({' OR '.join(several)})", share, weight=_COMBINED)
         return votes
 
     def _ids(self, query: str, *, limit: int, oldest: int = 0) -> list[int]:

@@ -196,12 +196,12 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
     size = measure_corpus(data)
     row = next((row for row in CORPUS_DEFAULTS if size.pairs < row.below), None)
     if row is None:
-        large = next(r for r in reversed(LARGE_CORPUS_DEFAULTS) if size.pairs >= r.at_least)
-        recipe = load_recipe(large.recipe, [*_tuned_search(settings), *settings])
+        large_row = next(r for r in reversed(LARGE_CORPUS_DEFAULTS) if size.pairs >= r.at_least)
+        recipe = load_recipe(large_row.recipe, [*_tuned_search(settings), *settings])
         plan = schedule_plan(recipe, explicit_settings(None, settings))
-        return RecipeChoice(recipe, _line(recipe, size, since=large.reason, plan=plan), plan)
-    made = [*_settings(row, size, settings), *_tuned_search(settings), *settings]
-    recipe = load_recipe(FALLBACK, made)
+        return RecipeChoice(recipe, _line(recipe, size, since=large_row.reason, plan=plan), plan)
+    applied = [*_settings(row, size, settings), *_tuned_search(settings), *settings]
+    recipe = load_recipe(FALLBACK, applied)
     plan = EpochPlan(row.epochs, explicit_settings(None, settings))
     return RecipeChoice(recipe, _line(recipe, size, since=row.reason, plan=plan), plan)
 

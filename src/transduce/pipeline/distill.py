@@ -128,19 +128,19 @@ class _Distillation(NamedTuple):
     def run(self, recipe: Recipe, plan: EpochPlan | None) -> DistillationResult:
         """Translate, train and measure, whatever of it is not done."""
         out, on_event = self.out, self.on_event
-        begun = self._check(recipe)
+        resume = self._check(recipe)
         original = _with_vocabulary(recipe, self.teacher.bundle)
         tokenizer = self.teacher.bundle.tokenizer
         corpus = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
         self._translate(corpus, original)
         student = _of_the_student(original, out, test=bool(corpus.test))
         if (out / "recipe.toml").is_file():
-            if plan and begun:
+            if plan and resume:
                 student = plan.resume(student, begun=load_recipe(out / "recipe.toml"))
-            check_output_folder(student, out, resume=begun)
-        if not begun:
+            check_output_folder(student, out, resume=resume)
+        if not resume:
             prepare_run(student, out, vocabulary=tokenizer, plan=plan, on_event=on_event)
-        finished = run_recipe(student, out, resume=begun, plan=plan, on_event=on_event)
+        finished = run_recipe(student, out, resume=resume, plan=plan, on_event=on_event)
         part, pairs = ("test", corpus.test) if corpus.test else ("validation", corpus.validation)
         on_event(LogMessage(f"measuring teacher and student on {len(pairs):,} sentences"))
         rows = compare_models(
@@ -169,10 +169,10 @@ class _Distillation(NamedTuple):
                 )
         languages, unset = teacher.bundle.languages, Languages()
         for side in ("source", "target"):
-            wanted, known = getattr(recipe.languages, side), getattr(languages, side)
-            if wanted != known and getattr(unset, side) not in (wanted, known):
+            requested, known = getattr(recipe.languages, side), getattr(languages, side)
+            if requested != known and getattr(unset, side) not in (requested, known):
                 raise ValueError(
-                    f"languages.{side} is {wanted!r}, but {teacher.name} translates "
+                    f"languages.{side} is {requested!r}, but {teacher.name} translates "
                     f"{languages.source!r} to {languages.target!r}"
                 )
         find_device(recipe.train.device)  # a wrong name should not have to wait for the corpus
@@ -183,22 +183,22 @@ class _Distillation(NamedTuple):
     def _translate(self, corpus: Prepared, recipe: Recipe) -> None:
         """Write the distilled corpus unless it exists; refuse one of another teacher or corpus."""
         out, folder = self.out, self.out / FOLDER
-        made: dict[str, object] = {
+        settings_used: dict[str, object] = {
             "teacher": self.teacher.sha256,
             "beam": self.beam,
             "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
         }
         if self.ensemble:
-            made["ensemble"] = [other.sha256 for other in self.others]
+            settings_used["ensemble"] = [other.sha256 for other in self.others]
         if self.references:
-            made["references"] = True
+            settings_used["references"] = True
         try:
             check_folder(folder, expected="a distilled corpus")
         except ValueError as error:
             if folder.exists():
                 self.on_event(LogMessage(f"{describe_fault(error)}: translating it again"))
         else:
-            if json.loads((folder / _MADE).read_text(encoding="utf-8")) != made:
+            if json.loads((folder / _MADE).read_text(encoding="utf-8")) != settings_used:
                 raise ValueError(
                     f"{folder} was made by another teacher, with another beam, of another corpus "
                     f"or otherwise with or without --references: name another folder by --out"
@@ -209,7 +209,7 @@ class _Distillation(NamedTuple):
             return
         text = f"translating {len(corpus.store):,} sources with {self.teacher.name}"
         self.on_event(LogMessage(text))
-        settings = {key: str(value) for key, value in made.items()}
+        settings = {key: str(value) for key, value in settings_used.items()}
         device = find_device(recipe.train.device)
         with (
             self._translated(corpus.store, settings=settings, device=device) as targets,
@@ -220,7 +220,7 @@ class _Distillation(NamedTuple):
             write_pairs(fresh, _names("validation", recipe.languages), corpus.validation)
             if corpus.test:
                 write_pairs(fresh, _names("test", recipe.languages), corpus.test)
-            (fresh / _MADE).write_text(json.dumps(made, indent=2) + "\n", encoding="utf-8")
+            (fresh / _MADE).write_text(json.dumps(settings_used, indent=2) + "\n", encoding="utf-8")
 
     def _training_pairs(self, store: Store, targets: Sequence[str]) -> Iterator[Pair]:
         """Pair each source with its translation, and with its reference if that is kept."""
@@ -270,15 +270,15 @@ class _Distillation(NamedTuple):
 
 def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
     """Return the recipe with the teacher's vocabulary and languages."""
-    same = replace(
+    adapted = replace(
         recipe,
         languages=bundle.languages if recipe.languages == Languages() else recipe.languages,
         tokenizer=tokenizer_settings(bundle.tokenizer),
         model=replace(recipe.model, vocab_size=bundle.tokenizer.vocab_size),
     )
-    for conflict in conflicts(same):
+    for conflict in conflicts(adapted):
         raise ValueError(conflict)
-    return same
+    return adapted
 
 
 def _of_the_student(recipe: Recipe, out: Path, *, test: bool) -> Recipe:

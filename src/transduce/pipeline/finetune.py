@@ -90,7 +90,7 @@ def adopt_model(
         name: getattr(recipe.model, name) for name in _DROPOUTS if f"model.{name}" in explicit
     }
     codes = (recipe.languages.source, recipe.languages.target)
-    same = {"languages.source", "languages.target"}.isdisjoint(explicit) or codes == (
+    languages_agree = {"languages.source", "languages.target"}.isdisjoint(explicit) or codes == (
         base.languages.source,
         base.languages.target,
     )
@@ -98,7 +98,7 @@ def adopt_model(
         recipe,
         tokenizer=replace(tokenizer, vocab_size=size),
         model=replace(base.model.config, vocab_size=size, **dropouts),
-        languages=base.languages if same else recipe.languages,
+        languages=base.languages if languages_agree else recipe.languages,
         search=recipe.search if any(key.startswith("search.") for key in explicit) else base.search,
     )
     for contradiction in conflicts(recipe):

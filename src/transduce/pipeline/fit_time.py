@@ -73,16 +73,16 @@ def fit_time(
     Raises:
         ValueError: if the time is too short to validate once.
     """
-    left = parse_duration(recipe.train.time) - elapsed - durations.final
-    affordable = int(_VALIDATION_SHARE * left / max(durations.validation, 1e-9))
+    seconds_left = parse_duration(recipe.train.time) - elapsed - durations.final
+    affordable = int(_VALIDATION_SHARE * seconds_left / max(durations.validation, 1e-9))
     validations = max(1, min(VALIDATIONS, affordable))
-    updates = int((left - validations * durations.validation) / durations.update)
+    updates = int((seconds_left - validations * durations.validation) / durations.update)
     if updates < _FEWEST_UPDATES:
         fixed = elapsed + durations.validation + durations.final
-        least = _MARGIN * (fixed + _FEWEST_UPDATES * durations.update)
+        minimum = _MARGIN * (fixed + _FEWEST_UPDATES * durations.update)
         raise ValueError(
             f"train.time {recipe.train.time} is too short: preparing, one validation and the final "
-            f"evaluation take about {describe_duration(fixed)}; allow {math.ceil(least)}s or more"
+            f"evaluation take about {describe_duration(fixed)}; allow {math.ceil(minimum)}s or more"
         )
     share = durations.final / max(durations.validation, 1e-9)
     return plan.fit(recipe, updates, validations=validations), TimePlan(

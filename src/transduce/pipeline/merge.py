@@ -203,12 +203,12 @@ def _draw(
     part = np.zeros(len(sizes), dtype=np.int8)
     order = np.random.default_rng(seed).permutation(len(sizes)).tolist()
     for number, count in enumerate(wanted, start=1):
-        left = count
+        remaining = count
         for document in order:
-            if not part[document] and 0 < sizes[document] <= left:
+            if not part[document] and 0 < sizes[document] <= remaining:
                 part[document] = number
-                left -= int(sizes[document])
-        if count and left == count:
+                remaining -= int(sizes[document])
+        if count and remaining == count:
             raise ValueError(f"every document has more than the {count:,} pairs of {PARTS[number]}")
     return part
 

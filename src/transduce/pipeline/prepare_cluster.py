@@ -139,10 +139,10 @@ class ShardedCorpus:
         """Encode the shards that are missing, and write the store without the excluded lines."""
         lines = np.fromiter(excluded, dtype=np.int64, count=len(excluded))
         write_atomically(self._folder / "excluded.npz", _pack(lines=np.sort(lines)))
-        most = self._recipe.data.max_pieces
-        self._finish("encoded", "encoding", partial(_load_encoder, self._folder, most))
+        max_pieces = self._recipe.data.max_pieces
+        self._finish("encoded", "encoding", partial(_load_encoder, self._folder, max_pieces))
         chunks = (_unpack_encoded(self._load("encoded", shard)) for shard in self._shards)
-        encoder = PairEncoder(tokenizer, max_pieces=most)
+        encoder = PairEncoder(tokenizer, max_pieces=max_pieces)
         return Store.write_encoded(folder, chunks, encoder=encoder, progress=progress)
 
     def _finish(self, name: str, doing: str, load: Callable[[], ProcessShard]) -> None:

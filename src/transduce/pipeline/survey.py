@@ -116,10 +116,10 @@ class Survey(NamedTuple):
 
     def vocabulary_findings(self, tokenizer: Tokenizer) -> Iterator[str]:
         """Describe how the vocabulary segments text that it was not trained on."""
-        most = self.recipe.data.max_pieces
+        max_pieces = self.recipe.data.max_pieces
         held: dict[DataSplit, Sequence[Pair]] = {"validation": self.validation, "test": self.test}
         probes = [
-            probe_vocabulary(tokenizer, pairs, part=part, max_pieces=most)
+            probe_vocabulary(tokenizer, pairs, part=part, max_pieces=max_pieces)
             for part, pairs in held.items()
         ]
         yield from (str(finding) for probe in probes for finding in probe.findings)
@@ -156,8 +156,8 @@ class Survey(NamedTuple):
             if looked < part.pairs:
                 blocks = f"looked closely at {looked:,} of {part.pairs:,} training pairs, in blocks"
                 on_event(LogMessage(f"{blocks}, and at all of them for leaks"))
-            few = "" if fine_tuned or several else report.size_warning
-            for line in filter(None, (few, report.language_warning)):
+            size_warning = "" if fine_tuned or several else report.size_warning
+            for line in filter(None, (size_warning, report.language_warning)):
                 on_event(LogMessage(line))
             name = f"{part.recipe.languages.source}-{part.recipe.languages.target}"
             for finding in report.findings:
@@ -175,8 +175,8 @@ class Survey(NamedTuple):
                 yield NumberedPair(line - part.lines.start + 1, _untagged(pair))
 
     def _read_lines(self, part: CorpusPart, lines: Collection[int]) -> Iterator[NumberedPair]:
-        wanted = frozenset(line + part.lines.start - 1 for line in lines)
-        return self._bare(part, self.corpus.read(wanted.__contains__))
+        numbers = frozenset(line + part.lines.start - 1 for line in lines)
+        return self._bare(part, self.corpus.read(numbers.__contains__))
 
 
 def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int], None]) -> Survey:

@@ -141,9 +141,11 @@ class TrainingFiles:
         progress: Callable[[int], None],
     ) -> Store:
         """Encode the pairs and write a store."""
-        most = self.recipe.data.max_pieces
+        max_pieces = self.recipe.data.max_pieces
         pairs = self.read(lambda line: line not in excluded)
-        return Store.write(folder, pairs, tokenizer=tokenizer, max_pieces=most, progress=progress)
+        return Store.write(
+            folder, pairs, tokenizer=tokenizer, max_pieces=max_pieces, progress=progress
+        )
 
     def _cleaned(
         self, counts: CleaningCounts, starts: list[int], only: Callable[[int], bool] | None = None

@@ -80,21 +80,21 @@ def search(
             pruner=optuna.pruners.MedianPruner(n_startup_trials=_STARTUP),
             load_if_exists=True,
         )
-        begun = study.get_trials(states=[TrialState.COMPLETE])
-        if begun and study.user_attrs["identity"] != identity:
+        finished = study.get_trials(states=[TrialState.COMPLETE])
+        if finished and study.user_attrs["identity"] != identity:
             raise ValueError(f"{out} holds a search of other settings: name another --out")
         study.set_user_attr("identity", identity)
         while (number := len(study.get_trials(states=_DONE))) < trials:
             study.sampler = optuna.samplers.TPESampler(seed=seed + number)
             # The lock is ours: a trial that runs is of a session that was stopped.
-            begun = study.get_trials(states=[TrialState.RUNNING])
-            trial = Trial(study, begun[0]._trial_id) if begun else study.ask()  # pyright: ignore[reportPrivateUsage]
-            drawn = [f"{key}={trial._suggest(key, kind)}" for key, kind in space.items()]  # pyright: ignore[reportPrivateUsage]
-            on_event(LogMessage(f"trial {number} of {trials}: {' '.join(drawn)}"))
+            interrupted = study.get_trials(states=[TrialState.RUNNING])
+            trial = Trial(study, interrupted[0]._trial_id) if interrupted else study.ask()  # pyright: ignore[reportPrivateUsage]
+            suggested = [f"{key}={trial._suggest(key, kind)}" for key, kind in space.items()]  # pyright: ignore[reportPrivateUsage]
+            on_event(LogMessage(f"trial {number} of {trials}: {' '.join(suggested)}"))
             folder = out / f"trial-{number:04}"
             try:
                 handler = _pruning(trial, folder, metric=metric, on_event=on_event)
-                chosen = choose(drawn)
+                chosen = choose(suggested)
                 result = run_recipe(
                     chosen.recipe, folder, resume=True, plan=chosen.plan, on_event=handler
                 ).validation

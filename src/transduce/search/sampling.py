@@ -97,11 +97,13 @@ def sample(steps: Steps, task: SearchTask, *, sampler: TokenSampler) -> list[lis
         log_probs = next_log_probs(steps.step(last), samples.ids, mask, pad=task.pad)
         last = sampler.sample(log_probs, position)
         # The score counts the model's own log-probability of what was drawn.
-        done = samples.append(last, log_probs.gather(1, last[:, None])[:, 0], eos=task.eos).tolist()
+        finished_rows = samples.append(
+            last, log_probs.gather(1, last[:, None])[:, 0], eos=task.eos
+        ).tolist()
         for index, sentence in enumerate(active):
-            if done[index]:
+            if finished_rows[index]:
                 finished[sentence] = samples.hypotheses(index, task)
-        remaining = [index for index in range(len(active)) if not done[index]]
+        remaining = [index for index in range(len(active)) if not finished_rows[index]]
         if not remaining:
             break
         if len(remaining) < len(active):
@@ -111,7 +113,7 @@ def sample(steps: Steps, task: SearchTask, *, sampler: TokenSampler) -> list[lis
             for part in (steps, sampler, samples, mask) if mask else (steps, sampler, samples):
                 part.select(batch_indices)
             last = last.view(-1, beam)[batch_indices].flatten()
-    return [rank(drawn, beam=beam, constrained=mask is not None) for drawn in finished]
+    return [rank(hypotheses, beam=beam, constrained=mask is not None) for hypotheses in finished]
 
 
 class _Samples:

@@ -377,7 +377,9 @@ def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
 
     async def handler(request: HTTPRequest) -> Response:
         name: str = request.path_params["direction"]
-        direction = next((way for way in registry.directions if way.name == name), None)
+        direction = next(
+            (candidate for candidate in registry.directions if candidate.name == name), None
+        )
         if direction is None:
             raise HTTPError(404, "Not Found")
         weights, search = direction.sha256, direction.translator.search

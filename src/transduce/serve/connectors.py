@@ -106,7 +106,7 @@ class ConnectorAPI:
     @Operation("GET", "/v1/models")
     async def chat_models(self, request: HTTPRequest) -> Content:
         """List the directions as chat models."""
-        names = [f"transduce-{way.name}" for way in self._registry.directions]
+        names = [f"transduce-{direction.name}" for direction in self._registry.directions]
         model = {"object": "model", "created": 0, "owned_by": "transduce"}
         return {"object": "list", "data": [{"id": name, **model} for name in names]}
 
@@ -151,7 +151,7 @@ class ConnectorAPI:
     @Operation("GET", f"{_OPUS_CAT}ListSupportedLanguagePairs")
     async def opus_cat_pairs(self, request: HTTPRequest) -> Content:
         """List the loaded language pairs."""
-        return [way.name for way in self._registry.directions]
+        return [direction.name for direction in self._registry.directions]
 
     @Operation("GET", f"{_OPUS_CAT}GetLanguagePairModelTags")
     async def opus_cat_tags(self, request: HTTPRequest) -> Content:
@@ -163,8 +163,8 @@ class ConnectorAPI:
         """Say in a sentence whether a direction is loaded."""
         fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
         source, target = self._codes(fields.srcLangCode, fields.trgLangCode)
-        way = self._registry.find(source, target)
-        return f"Model {way.name} is available."
+        direction = self._registry.find(source, target)
+        return f"Model {direction.name} is available."
 
     @Operation("POST", f"{_OPUS_CAT}PreOrderBatch")
     async def opus_cat_order(self, request: HTTPRequest) -> Response:
@@ -193,7 +193,7 @@ class ConnectorAPI:
         registry = self._registry
         targets = registry.targets()
         if not target and len(targets) > 1:
-            models = ", ".join(f"transduce-{way.name}" for way in registry.directions)
+            models = ", ".join(f"transduce-{direction.name}" for direction in registry.directions)
             raise HTTPError(400, f"Invalid request: name the target language, or one of {models}")
         source = language_code(source, registry.sources(), field="source") if source else AUTO
         return source, language_code(
@@ -201,9 +201,9 @@ class ConnectorAPI:
         )
 
     def _model_languages(self, model: str) -> tuple[str, str] | None:
-        ways = {way.name.lower(): way for way in self._registry.directions}
-        way = ways.get(model.lower().removeprefix("transduce-"))
-        return (way.source.code, way.target.code) if way else None
+        directions = {direction.name.lower(): direction for direction in self._registry.directions}
+        direction = directions.get(model.lower().removeprefix("transduce-"))
+        return (direction.source.code, direction.target.code) if direction else None
 
     def _named_languages(self, prompt: str) -> tuple[str, str]:
         """Return the codes of the source and target language that a prompt names; "" for none."""

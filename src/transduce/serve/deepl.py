@@ -194,11 +194,11 @@ class DeepLAPI:
 def _without_effect(data: RequestData, *, known: frozenset[str]) -> tuple[str, ...]:
     """Return the names of parameters that change nothing."""
     fields = data.texts if data.json is None else data.json
-    given = [name for name in fields if data.value(name) not in (None, "")]
+    sent = [name for name in fields if data.value(name) not in (None, "")]
     if data.value("tag_handling"):
         known |= {"tag_handling"} | _TAGS
     defaults = {"formality": "default", "split_sentences": "1"}
-    ignored = [name for name in given if name not in known]
+    ignored = [name for name in sent if name not in known]
     return tuple(
         name
         for name in ignored

@@ -113,8 +113,10 @@ class GlossaryAPI:
     """Handlers of DeepL's glossaries, and the glossaries."""
 
     def __init__(self, registry: ModelRegistry, store: ClientStore) -> None:
-        ways = registry.directions
-        self._pairs = dict.fromkeys(_pair(way.source.code, way.target.code) for way in ways)
+        directions = registry.directions
+        self._pairs = dict.fromkeys(
+            _pair(direction.source.code, direction.target.code) for direction in directions
+        )
         self._store = store
 
     def find(self, owner: str, glossary_id: str) -> Glossary:
@@ -210,9 +212,9 @@ class GlossaryAPI:
         """Delete the dictionary of a language pair."""
         glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
         glossary.terms(fields.source_lang, fields.target_lang)
-        rest = dict(glossary.dictionaries)
-        del rest[_pair(fields.source_lang, fields.target_lang)]
-        self._put(glossary.model_copy(update={"dictionaries": rest}))
+        remaining = dict(glossary.dictionaries)
+        del remaining[_pair(fields.source_lang, fields.target_lang)]
+        self._put(glossary.model_copy(update={"dictionaries": remaining}))
 
     @Operation("DELETE", "/v2/glossaries/{glossary_id}")
     @Operation("DELETE", "/v3/glossaries/{glossary_id}")

@@ -68,7 +68,9 @@ class LibreTranslateAPI:
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
         self._registry = registry
         self._settings = settings
-        self._default_beam = max(way.translator.search.beam for way in registry.directions)
+        self._default_beam = max(
+            direction.translator.search.beam for direction in registry.directions
+        )
 
     @Operation("POST", "/translate", TranslateRequest, time_limits=1)
     async def translate(self, request: HTTPRequest) -> Content:
@@ -151,7 +153,7 @@ class LibreTranslateAPI:
     @Operation("GET", "/ready")
     async def ready(self, request: HTTPRequest) -> Content:
         """Check that the server has room for requests: no queue is full."""
-        lengths = [way.batcher.queue_length for way in self._registry.directions]
+        lengths = [direction.batcher.queue_length for direction in self._registry.directions]
         if max(lengths) >= self._settings.queue:
             raise HTTPError(503, "A request queue is full", retry_after=1)
         return {"status": "ok"}

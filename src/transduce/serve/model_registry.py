@@ -171,16 +171,22 @@ class ModelRegistry:
 
     def sources(self) -> tuple[Language, ...]:
         """Return the source languages without duplicates."""
-        return _unique([way.source for way in self.directions])
+        return _unique([direction.source for direction in self.directions])
 
     def targets(self) -> tuple[Language, ...]:
         """Return the target languages without duplicates."""
-        return tuple({way.target.code: way.target for way in self.directions}.values())
+        return tuple(
+            {direction.target.code: direction.target for direction in self.directions}.values()
+        )
 
     def targets_of(self, code: str) -> tuple[Language, ...]:
         """Return the target languages of a source language."""
         return _unique(
-            [way.target for way in self.directions if _same_language(way.source.code, code)]
+            [
+                direction.target
+                for direction in self.directions
+                if _same_language(direction.source.code, code)
+            ]
         )
 
     def find(self, source: str, target: str) -> Direction:
@@ -190,15 +196,19 @@ class ModelRegistry:
             HTTPError: 400 with LibreTranslate's message if there is none.
         """
         target_language = self.language(target)
-        ways = [way for way in self.directions if _same_language(way.target.code, target)]
+        candidates = [
+            direction
+            for direction in self.directions
+            if _same_language(direction.target.code, target)
+        ]
         if _normalize(source) == AUTO:
-            if len(ways) == 1:
-                return ways[0]
+            if len(candidates) == 1:
+                return candidates[0]
             raise HTTPError(400, f"{AUTO} is not supported: name the source language")
         source_language = self.language(source)
-        for way in ways:
-            if _same_language(way.source.code, source):
-                return way
+        for direction in candidates:
+            if _same_language(direction.source.code, source):
+                return direction
         raise HTTPError(
             400,
             f"{target_language.name} ({target_language.code}) is not available as a target "
@@ -208,7 +218,11 @@ class ModelRegistry:
     @property
     def languages(self) -> list[Language]:
         """The source and target language of every direction."""
-        return [language for way in self.directions for language in (way.source, way.target)]
+        return [
+            language
+            for direction in self.directions
+            for language in (direction.source, direction.target)
+        ]
 
     async def detect(self, text: str) -> Sequence[DetectedLanguage]:
         """Return the possible languages of a text, by the detector, which is slow, in a thread."""
@@ -222,9 +236,9 @@ class ModelRegistry:
         if not any(map(str.isalnum, text)):
             return NO_LANGUAGE
         sources = [
-            way.source.code
-            for way in self.directions
-            if target is None or _same_language(way.target.code, target)
+            direction.source.code
+            for direction in self.directions
+            if target is None or _same_language(direction.target.code, target)
         ]
         return probable_source(text, await self.detect(text), sources)
 
@@ -232,10 +246,10 @@ class ModelRegistry:
         """Finish the accepted requests and end the worker threads."""
         if self.watcher:
             self.watcher.close()
-        for way in self.directions:
-            way.batcher.close()
-            if way.memory:
-                way.memory.close()
+        for direction in self.directions:
+            direction.batcher.close()
+            if direction.memory:
+                direction.memory.close()
 
     def language(self, code: str) -> Language:
         """Return a loaded language.
@@ -356,24 +370,28 @@ class ModelWatcher:
                         )
 
     def _reload(self, index: int, path: Path) -> None:
-        ways = self._registry.directions
-        models = list({id(way.bundle): way.bundle for way in ways}.values())  # as they were loaded
+        directions = self._registry.directions
+        models = list(
+            {id(direction.bundle): direction.bundle for direction in directions}.values()
+        )  # as they were loaded
         bundle, before = Bundle.load(path), models[index]
         if bundle.languages.missing:
             bundle.languages = before.languages
         if _pairs(bundle) != _pairs(before):
-            name = ", ".join(way.name for way in ways if way.bundle is before)
+            name = ", ".join(
+                direction.name for direction in directions if direction.bundle is before
+            )
             raise ValueError(f"it does not translate {name}: restart the server")
         translator, digest = self._load_translator(bundle), sha256(find_bundle(path) / WEIGHTS)
 
-        def reloaded(way: Direction) -> Direction:
-            if way.bundle is not before:
-                return way
-            own = _translator_of(translator, bundle, way.target.code)
-            way.batcher.translator = own
-            return replace(way, bundle=bundle, translator=own, sha256=digest)
+        def reloaded(direction: Direction) -> Direction:
+            if direction.bundle is not before:
+                return direction
+            own = _translator_of(translator, bundle, direction.target.code)
+            direction.batcher.translator = own
+            return replace(direction, bundle=bundle, translator=own, sha256=digest)
 
-        self._registry.directions = tuple(map(reloaded, ways))
+        self._registry.directions = tuple(map(reloaded, directions))
         LOG.info("%s: a new model was loaded from %s", _pairs(bundle)[0], path)
 
 

@@ -111,7 +111,7 @@ class NativeAPI:
     @Operation("GET", "/api/models")
     async def models(self, request: HTTPRequest) -> Content:
         """List the loaded models."""
-        return [model_info(way, self._settings) for way in self._registry.directions]
+        return [model_info(direction, self._settings) for direction in self._registry.directions]
 
     @Operation("POST", "/api/translate", NativeTranslateRequest, time_limits=1)
     async def translate(self, request: HTTPRequest) -> Response:

@@ -67,12 +67,12 @@ def read_fields(request: HTTPRequest, model: type[ModelT], *, key_field: str = "
     if not deepl:
         key = data.value(key_field)
         request.authorize(None if key == "0" else key)
-    given = data.texts if data.json is None else data.json
-    fields = {name: data.value(name) for name in given}
+    values = data.texts if data.json is None else data.json
+    fields = {name: data.value(name) for name in values}
     if deepl:
         for name, field in model.model_fields.items():
-            if name in given and get_origin(field.annotation) is list:
-                fields[name] = [given[name]] if isinstance(given[name], str) else given[name]
+            if name in values and get_origin(field.annotation) is list:
+                fields[name] = [values[name]] if isinstance(values[name], str) else values[name]
     if not native:
         fields |= {name: upload.content for name, upload in data.files.items()}
         fields = {n: v for n, v in fields.items() if v not in (None, "") and n != key_field}
@@ -80,23 +80,23 @@ def read_fields(request: HTTPRequest, model: type[ModelT], *, key_field: str = "
         return model.model_validate(fields, strict=native)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = [*map(str, first["loc"])]
+        location = [*map(str, first["loc"])]
         if native:
-            raise HTTPError(400, f"Invalid request: {'.'.join(place)}: {first['msg']}") from None
+            raise HTTPError(400, f"Invalid request: {'.'.join(location)}: {first['msg']}") from None
         if deepl:
-            raise _deepl_error(first, place) from None
-        raise HTTPError(400, _libretranslate_message(first, place)) from None
+            raise _deepl_error(first, location) from None
+        raise HTTPError(400, _libretranslate_message(first, location)) from None
 
 
-def _deepl_error(error: ErrorDetails, place: list[str]) -> HTTPError:
-    name = ".".join(place[:-1] if isinstance(error["loc"][-1], int) else place)
+def _deepl_error(error: ErrorDetails, location: list[str]) -> HTTPError:
+    name = ".".join(location[:-1] if isinstance(error["loc"][-1], int) else location)
     if error["type"] in _MISSING:
         return HTTPError(400, f"Parameter '{name}' not specified.")
     return unsupported(name, error["msg"])
 
 
-def _libretranslate_message(error: ErrorDetails, place: list[str]) -> str:
-    name, value = place[0], error["input"]
+def _libretranslate_message(error: ErrorDetails, location: list[str]) -> str:
+    name, value = location[0], error["input"]
     if error["type"] in _MISSING or (name, value) == ("q", []):
         return f"Invalid request: missing {name} parameter"
     if name == "format":
@@ -104,7 +104,7 @@ def _libretranslate_message(error: ErrorDetails, place: list[str]) -> str:
     if name == "alternatives":
         reason = "must be >= 0" if error["type"] == "greater_than_equal" else "is not a number"
     else:
-        reason = f"is not a text{' or a list of texts' * (len(place) > 1 and value is not None)}"
+        reason = f"is not a text{' or a list of texts' * (len(location) > 1 and value is not None)}"
     return f"Invalid request: {name} parameter {reason}"
 
 

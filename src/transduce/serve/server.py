@@ -271,9 +271,9 @@ class _DeadlineProtocol(H11Protocol):
 
     def time_out(self) -> None:
         """Answer 408 to a request that was begun and not answered, and close the connection."""
-        begun = self.phase[0] == "body" or bool(self.conn.trailing_data[0])
+        started = self.phase[0] == "body" or bool(self.conn.trailing_data[0])
         answered = self.last_request is not None and self.last_request.response_started
-        if begun and (self.phase[0] == "head" or not answered):
+        if started and (self.phase[0] == "head" or not answered):
             self.transport.write(_REQUEST_TIMEOUT)
         self.transport.close()
 

@@ -66,11 +66,13 @@ class TranslatedText(NamedTuple):
     def sentence_results(self) -> list[SentenceResult]:
         """The results of complete sentences, without those of the fragments between markup."""
         sentences: list[SentenceResult] = []
-        done = 0
+        count_done = 0
         for part in self.segmented.parts if self.segmented else ():
             count = 0 if isinstance(part, str) else len(part.units())
-            sentences += self.results[done : done + min(count, 1)]  # the sentence comes first
-            done += count
+            sentences += self.results[
+                count_done : count_done + min(count, 1)
+            ]  # the sentence comes first
+            count_done += count
         return sentences
 
 

@@ -68,11 +68,11 @@ class Process:
         if self.world_size == 1:
             return tokens
         # One collective for two numbers; a double holds whole numbers up to 2**53 exactly.
-        both = torch.tensor([tokens, self._waited], dtype=torch.float64)
+        sums = torch.tensor([tokens, self._waited], dtype=torch.float64)
         self._waited = 0.0
-        self._sum(both)
-        self.communication_seconds += both[1].item() / self.world_size
-        return int(both[0])
+        self._sum(sums)
+        self.communication_seconds += sums[1].item() / self.world_size
+        return int(sums[0])
 
     def all_reduce_gradients(self, model: nn.Module, loss_sum: Tensor) -> None:
         """Replace each gradient, and `loss_sum`, by its sum over ranks.
@@ -255,15 +255,15 @@ def process_group() -> Generator[Process]:
             store = dist.distributed_c10d.PrefixStore(f"start {restarts}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
         patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
-        most = torch.tensor(restarts)  # each machine's torchrun counts its own restarts
-        dist.all_reduce(most, op=dist.ReduceOp.MAX, group=patient)
+        restarts_seen = torch.tensor(restarts)  # each machine's torchrun counts its own restarts
+        dist.all_reduce(restarts_seen, op=dist.ReduceOp.MAX, group=patient)
     assert isinstance(patient, dist.ProcessGroup), "a group of all holds this process"
     yield Process(
         rank=rank,
         world_size=world,
         local_rank=local,
         local_world_size=local_world,
-        restarts=int(most),
+        restarts=int(restarts_seen),
         _patient=patient,
     )
     dist.destroy_process_group()

@@ -266,8 +266,8 @@ def _on_this_machine(
     """Record what rounding depends on, and report what differs from the checkpoint."""
     device = next(model.parameters()).device
     threads, precision = torch.get_num_threads(), choose_precision(config, device).name
-    before, now = (state.threads, state.precision), (threads, precision)
-    if state.threads and before != now:
+    before, current = (state.threads, state.precision), (threads, precision)
+    if state.threads and before != current:
         text = f"resuming with {threads} threads in {precision}, before {before[0]} in {before[1]}"
         on_event(LogMessage(f"{text}: results will differ from those of an uninterrupted run"))
     return replace(state, threads=threads, precision=precision)
@@ -357,8 +357,8 @@ def _begin_cooldown(state: TrainState, run: Training) -> TrainState:
             position = max(position, float(config.updates - config.decay_updates))
         share = config.decay / (1.0 - config.decay)
         updates = min(last - state.update, max(1, round(share * state.update)))
-    what = f"{updates:,} updates of cooldown follow" if updates else "training ends"
-    run.on_event(LogMessage(f"BLEU {config.until:g} (train.until) is reached: {what}"))
+    next_step = f"{updates:,} updates of cooldown follow" if updates else "training ends"
+    run.on_event(LogMessage(f"BLEU {config.until:g} (train.until) is reached: {next_step}"))
     plan = replace(
         state.time_plan or TimePlan(updates=last),
         updates=state.update + updates,

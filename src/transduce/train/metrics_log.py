@@ -66,36 +66,36 @@ class MetricsLog:
         """Return the seconds of training so far, earlier sessions included."""
         return self._earlier_seconds + time.perf_counter() - self._started
 
-    def log_update(self, state: TrainState, done: StepResult, *, rate: float) -> None:
+    def log_update(self, state: TrainState, result: StepResult, *, rate: float) -> None:
         """Count one update; every `log_every` of them make a line.
 
         Args:
             state: after the update.
-            done: its figures.
+            result: its figures.
             rate: Adam's learning rate.
         """
         self._updates += 1
-        if not done.skipped:
-            self._losses_of_updates.append(done.loss_sum)
-            self._tokens += done.tokens
+        if not result.skipped:
+            self._losses_of_updates.append(result.loss_sum)
+            self._tokens += result.tokens
         last = state.update == state.last_update(self._config.updates)
         if not self._warm:
             self._estimate_early(state)
         if state.update % self._config.log_every == 0 or last:
-            self._progress(state, done, rate)
+            self._progress(state, result, rate)
 
-    def log_skipped(self, state: TrainState, done: StepResult, *, lines: Sequence[int]) -> None:
+    def log_skipped(self, state: TrainState, result: StepResult, *, lines: Sequence[int]) -> None:
         """Write and report a skipped update.
 
         Args:
             state: after the update.
-            done: its figures.
+            result: its figures.
             lines: of the corpus, that the update was made of.
 
         Raises:
             FloatingPointError: if there were too many in a row.
         """
-        loss, norm = float(done.loss_sum) / done.tokens, float(done.grad_norm)
+        loss, norm = float(result.loss_sum) / result.tokens, float(result.grad_norm)
         self._write(
             {
                 "update": state.update,
@@ -106,13 +106,13 @@ class MetricsLog:
             }
         )
         shown = ", ".join(map(str, lines[:_MAX_LINES])) + (", …" if lines[_MAX_LINES:] else "")
-        what = f"loss {loss:.4g}, gradient {norm:.4g}, training lines {shown}"
+        message = f"loss {loss:.4g}, gradient {norm:.4g}, training lines {shown}"
         if state.skipped_in_a_row > self._config.max_skipped_updates:
             raise FloatingPointError(
                 f"{state.skipped_in_a_row} updates in a row had no finite gradient, the last of "
-                f"them update {state.update} ({what}): {_ADVICE}"
+                f"them update {state.update} ({message}): {_ADVICE}"
             )
-        self._on_event(LogMessage(f"update {state.update:,} is skipped: {what}"))
+        self._on_event(LogMessage(f"update {state.update:,} is skipped: {message}"))
 
     def log_validation(self, state: TrainState, scores: Validated) -> None:
         """Write and report the scores of a validation."""
@@ -156,7 +156,7 @@ class MetricsLog:
         self._since += pause
         self._time_left.add_validation(pause)
 
-    def _progress(self, state: TrainState, done: StepResult, rate: float) -> None:
+    def _progress(self, state: TrainState, result: StepResult, rate: float) -> None:
         if not self._losses_of_updates:  # all updates were skipped: there is no mean of nothing
             return self._begin()
         loss = float(torch.stack(self._losses_of_updates).sum()) / self._tokens
@@ -172,7 +172,7 @@ class MetricsLog:
             loss=loss,
             tokens_per_second=self._tokens / spent,
             learning_rate=rate,
-            grad_norm=float(done.grad_norm),
+            grad_norm=float(result.grad_norm),
             seconds_left=(
                 max(0.0, self.seconds_left(state))
                 if self._config.time
@@ -281,14 +281,14 @@ def _drop_lines_after(path: Path, update: int) -> int:
     lines = path.read_bytes().split(b"\n")[:-1]
     updates = [_update_of(line) for line in lines]
     kept = [
-        place for place, number in enumerate(updates) if number is not None and number <= update
+        index for index, number in enumerate(updates) if number is not None and number <= update
     ]
     with atomic_file(path) as stream:
-        stream.writelines(lines[place] + b"\n" for place in kept)
+        stream.writelines(lines[index] + b"\n" for index in kept)
     last = kept[-1] if kept else -1
     dropped = set(range(len(lines))).difference(kept)
     # A number that is too high among lower ones is damaged, too.
-    return sum(updates[place] is None or place < last for place in dropped)
+    return sum(updates[index] is None or index < last for index in dropped)
 
 
 def _update_of(line: bytes) -> int | None:

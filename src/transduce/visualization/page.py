@@ -233,8 +233,8 @@ def bar_chart(
                     }
                 )
         middle = top + len(series) * _BAR / 2 + 4.5
-        place = (middle, -10.0, "end") if side_labels else (top - 6, 4.0, "start")
-        rows.append((label, *place, bars))
+        label_place = (middle, -10.0, "end") if side_labels else (top - 6, 4.0, "start")
+        rows.append((label, *label_place, bars))
     return _chart(
         title,
         [bars.name for bars in series],

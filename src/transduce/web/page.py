@@ -165,17 +165,17 @@ def run_in_node(node: str, page: Path, job: Mapping[str, object]) -> dict[str, A
     """
     runner = resources.files("transduce").joinpath("web/node_runner.mjs")
     with resources.as_file(runner) as script:
-        done = subprocess.run(
+        completed = subprocess.run(
             [node, str(script), str(page.resolve())],
             input=json.dumps(job),
             capture_output=True,
             text=True,
             check=False,
         )
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "Error" in line]
+    if completed.returncode:
+        lines = [line for line in completed.stderr.splitlines() if "Error" in line]
         raise ValueError(f"Node failed to translate with {page}: {(lines or ['no message'])[-1]}")
-    return json.loads(done.stdout)
+    return json.loads(completed.stdout)
 
 
 def engine() -> str:

@@ -209,8 +209,10 @@ class Ct2Engine:
             for i in range(len(requests))
         ]
         # The comparison also drops NaN.
-        valid = [[best for best in some if best.log_prob > _IMPOSSIBLE] for some in rescored]
-        return [rank(some, beam=config.beam, constrained=False) for some in valid]
+        valid = [
+            [best for best in hypotheses if best.log_prob > _IMPOSSIBLE] for hypotheses in rescored
+        ]
+        return [rank(hypotheses, beam=config.beam, constrained=False) for hypotheses in valid]
 
     def _limits(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints

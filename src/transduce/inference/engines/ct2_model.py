@@ -445,12 +445,12 @@ class Cache:
             dir=self.root, prefix=".new-", ignore_cleanup_errors=True
         )
         with fresh_folder as fresh:
-            new = Path(fresh) / "new"
-            write(new)
+            written = Path(fresh) / "new"
+            write(written)
             if folder.exists() and not _is_intact(folder):
                 folder.rename(Path(fresh) / "damaged")
             try:
-                new.rename(folder)
+                written.rename(folder)
             except OSError:  # another process was faster
                 if not _is_intact(folder):
                     raise

@@ -269,8 +269,8 @@ def _measure(folders: Mapping[str, Path], pieces: Sequence[str]) -> Plans:
     def seconds(plan: Plan, requests: Sequence[Request]) -> float:
         return _seconds(Ct2Model(folders[plan.compute_type], plan, pieces=pieces), requests)
 
-    many = [Plan(kind, cores // count, count) for count in threads for kind in folders]
-    throughput = fastest(many, lambda plan: seconds(plan, requests), deadline=deadline)
+    plans = [Plan(kind, cores // count, count) for count in threads for kind in folders]
+    throughput = fastest(plans, lambda plan: seconds(plan, requests), deadline=deadline)
     single = [Plan(throughput.compute_type, 1, count) for count in threads]
     latency = fastest(
         single, lambda plan: seconds(plan, requests[:1]), deadline=deadline + TIME_BUDGET / 4

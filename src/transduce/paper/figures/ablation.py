@@ -91,7 +91,7 @@ def measure_ablation(bundle: Bundle, *, count: int = 250) -> AblationResult:
     Raises:
         ValueError: if the model is not of the demo.
     """
-    looks = {
+    accuracies = {
         HeadName("encoder" if head.side == "encoder" else "cross", head.layer, head.head): head
         for head in measure_coreference(bundle, count=count).heads
     }
@@ -99,9 +99,10 @@ def measure_ablation(bundle: Bundle, *, count: int = 250) -> AblationResult:
     intact = right(())
     names = model_heads(bundle.model)
     heads = tuple(
-        _ablate(right, (name,), intact, level=LEVEL / len(names), looks=looks) for name in names
+        _ablate(right, (name,), intact, level=LEVEL / len(names), looks=accuracies)
+        for name in names
     )
-    sure = tuple(name for name, head in looks.items() if head.sentences.low > 0.5)
+    sure = tuple(name for name, head in accuracies.items() if head.sentences.low > 0.5)
     return AblationResult(
         pairs=len(intact),
         intact=float(intact.double().mean()),
@@ -117,15 +118,16 @@ def _pronoun_test(
     model, tokenizer = bundle.model, bundle.tokenizer
     pairs = [pair for reading in two_readings(count) for pair in (reading.first, reading.second)]
     targets = [tokenizer.encode(pair.target) for pair in pairs]
-    places: list[int] = []
+    positions: list[int] = []
     pronouns: list[str] = []
     for pieces in map(tokenizer.pieces, targets):
-        place = last_index(pieces, PRONOUN_PIECES)
-        assert place is not None, "measure_coreference refuses other tokenizers"
-        places.append(place)
-        pronouns.append(pieces[place])
+        position = last_index(pieces, PRONOUN_PIECES)
+        assert position is not None, "measure_coreference refuses other tokenizers"
+        positions.append(position)
+        pronouns.append(pieces[position])
     ids = {
-        piece: target[place] for piece, target, place in zip(pronouns, targets, places, strict=True)
+        piece: target[position]
+        for piece, target, position in zip(pronouns, targets, positions, strict=True)
     }
     known = [piece for piece in PRONOUN_PIECES if piece in ids]
     choices = [ids[piece] for piece in known]
@@ -136,7 +138,7 @@ def _pronoun_test(
     def right(heads: Iterable[HeadName]) -> Bool[Tensor, "pairs 2"]:
         with without_heads(model, heads), torch.inference_mode():
             logits = model(batch.source, batch.source_mask, batch.target_in)
-        preferred = logits[torch.arange(len(places)), places][:, choices].argmax(-1)
+        preferred = logits[torch.arange(len(positions)), positions][:, choices].argmax(-1)
         return (preferred == answers).view(-1, 2)
 
     return right
@@ -197,8 +199,8 @@ def _ablate(
 def bootstrap_mean(values: Float[Tensor, " pairs"], *, level: float) -> Interval:
     """Return the mean over pairs with its percentile bootstrap interval, `level` as in `wilson`."""
     draws = torch.Generator().manual_seed(1)
-    drawn = torch.randint(len(values), (_RESAMPLES, len(values)), generator=draws)
-    means = values[drawn].mean(1)
+    indices = torch.randint(len(values), (_RESAMPLES, len(values)), generator=draws)
+    means = values[indices].mean(1)
     ends = torch.tensor([level / 2, 1 - level / 2], dtype=means.dtype)
     low, high = means.quantile(ends).tolist()
     return Interval(float(values.mean()), low, high)

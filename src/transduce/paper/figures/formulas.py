@@ -170,17 +170,17 @@ def draw_masks(result: Masks, figure: "Figure", ink: Ink) -> None:
         ("decoder to encoder", result.cross, "target", "source"),
     )
     colours = ListedColormap([ink.faint, ink.lines[0]])
-    for axes, (title, seen, rows, columns) in zip(figure.subplots(1, 3), panels, strict=True):
-        axes.imshow(seen, cmap=colours, vmin=0, vmax=1)
+    for axes, (title, mask, rows, columns) in zip(figure.subplots(1, 3), panels, strict=True):
+        axes.imshow(mask, cmap=colours, vmin=0, vmax=1)
         axes.grid(visible=False)
         axes.set(title=title, xlabel=f"{columns} position", ylabel=f"{rows} position")
-        for axis, places in ((axes.xaxis, range(len(seen[0]))), (axes.yaxis, range(len(seen)))):
-            axis.set_ticks(places, [str(place) for place in places])
-            axis.set_ticks([place + 0.5 for place in places[:-1]], minor=True)
+        for axis, positions in ((axes.xaxis, range(len(mask[0]))), (axes.yaxis, range(len(mask)))):
+            axis.set_ticks(positions, [str(position) for position in positions])
+            axis.set_ticks([position + 0.5 for position in positions[:-1]], minor=True)
         axes.grid(which="minor", color=ink.paper, linewidth=1.5)
         axes.tick_params(which="both", length=0)
         axes.spines[:].set_visible(False)
-        for row, line in enumerate(seen):
+        for row, line in enumerate(mask):
             for column, visible in enumerate(line):
                 if not visible:  # readable without colour
                     axes.text(column, row, "×", ha="center", va="center", fontsize=8)
@@ -229,12 +229,12 @@ def measure_waves(length: int = 256, *, d_model: int = 512) -> SinusoidPropertie
     only on their distance.
     """
     table = sinusoids(length, d_model).double()
-    places = tuple(length * eighths // 8 for eighths in (2, 4, 6))
+    positions = tuple(length * eighths // 8 for eighths in (2, 4, 6))
     reach = length // 4
     distances = tuple(range(-reach, reach))
     products = [
-        [(table[place] @ table[place + far]).item() / (d_model / 2) for far in distances]
-        for place in places
+        [(table[position] @ table[position + far]).item() / (d_model / 2) for far in distances]
+        for position in positions
     ]
     matrices = [shift_matrix(k, d_model) for k in SHIFTS]
     unit = torch.eye(d_model, dtype=torch.float64)
@@ -242,7 +242,7 @@ def measure_waves(length: int = 256, *, d_model: int = 512) -> SinusoidPropertie
         length=length,
         d_model=d_model,
         products=tuple(map(tuple, products)),
-        places=places,
+        places=positions,
         distances=distances,
         spread=max(max(column) - min(column) for column in zip(*products, strict=True)),
         shift_errors=tuple(
@@ -272,9 +272,9 @@ def draw_waves(result: SinusoidProperties, figure: "Figure", ink: Ink) -> None:
     axes["sine"].set(ylabel="pos")
     figure.colorbar(axes["cosine"].images[0], ax=axes["cosine"], pad=0.02)
     below = axes["near"]
-    for number, (place, line) in enumerate(zip(result.places, result.products, strict=True)):
+    for number, (position, line) in enumerate(zip(result.places, result.products, strict=True)):
         every, style = (number * 3, 12), line_style(number, ink)
-        below.plot(result.distances, line, markevery=every, label=f"pos {place}", **style)
+        below.plot(result.distances, line, markevery=every, label=f"pos {position}", **style)
     title = "PE(pos) · PE(pos + k), as a share of the largest: three positions, one curve"
     below.set(title=title, xlabel="k")
     below.legend()

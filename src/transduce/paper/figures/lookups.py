@@ -393,12 +393,12 @@ def _head_cost(heads: int, d_model: int, *, length: int, repeats: int) -> HeadCo
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         attention = Attention(d_model, heads=heads, d_k=d_model // heads, d_v=d_model // heads)
-        x, many = torch.randn(1, length, d_model), torch.randn(8, length, d_model)
+        x, batch = torch.randn(1, length, d_model), torch.randn(8, length, d_model)
     with FlopCounterMode(display=False) as counter:
         attention(x, attention.project_kv(x))
 
     def forward_backward() -> None:
-        attention(many, attention.project_kv(many)).sum().backward()
+        attention(batch, attention.project_kv(batch)).sum().backward()
 
     return HeadCost(
         heads=heads,
@@ -442,11 +442,11 @@ def draw_heads(result: HeadComparison, figure: "Figure", ink: Ink) -> None:
     """Plot costs and accuracy."""
     left, right = figure.subplots(1, 2)
     names = [str(cost.heads) for cost in result.costs]
-    places, first = range(len(names)), result.costs[0]
+    positions, first = range(len(names)), result.costs[0]
     operations = [cost.operations / first.operations for cost in result.costs]
     seconds = [cost.seconds / first.seconds for cost in result.costs]
-    left.plot(places, operations, label="operations", **line_style(0, ink))
-    left.plot(places, seconds, label="time", **line_style(1, ink))
+    left.plot(positions, operations, label="operations", **line_style(0, ink))
+    left.plot(positions, seconds, label="time", **line_style(1, ink))
     left.set(title="cost, as a share of one head's", ylim=(0, 1.15 * max(operations + seconds)))
     by_seed = {
         "both values": [accuracy.both_right for accuracy in result.answers],
@@ -454,9 +454,9 @@ def draw_heads(result: HeadComparison, figure: "Figure", ink: Ink) -> None:
     }
     for number, (label, accuracies) in enumerate(by_seed.items()):
         percents = [[100 * share for share in shares] for shares in accuracies]
-        _plot_seeds(right, places, percents, mean, label=label, style=line_style(number, ink))
+        _plot_seeds(right, positions, percents, mean, label=label, style=line_style(number, ink))
     right.set(title="right, %", ylim=(0, 105))
     for axes in (left, right):
-        axes.set_xticks(places, names)
+        axes.set_xticks(positions, names)
         axes.set(xlabel="heads")
         axes.legend(loc="lower right")

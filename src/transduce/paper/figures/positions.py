@@ -189,7 +189,7 @@ def _logits(module: nn.Module, ids: Tensor) -> Tensor:
 def draw_lengths(result: LengthGeneralization, figure: "Figure", ink: Ink) -> None:
     """Plot accuracy by position."""
     axes = figure.subplots()
-    places = range(1, result.tested + 1)
+    lengths = range(1, result.tested + 1)
     begin, end = result.trained + 0.5, result.tested + 0.5
     axes.axvspan(begin, end, color=ink.faint, alpha=0.45, linewidth=0)
     axes.text(result.trained + 1, 97, "beyond training", fontsize=9)
@@ -198,9 +198,9 @@ def draw_lengths(result: LengthGeneralization, figure: "Figure", ink: Ink) -> No
         by_seed = [test.by_place for test in result.of(positions)]
         for shares in by_seed:
             percents = [100 * share for share in shares]
-            axes.plot(places, percents, linewidth=0.8, alpha=0.4, color=style["color"], marker="")
+            axes.plot(lengths, percents, linewidth=0.8, alpha=0.4, color=style["color"], marker="")
         means = [100 * mean(shares) for shares in zip(*by_seed, strict=True)]
         name = "sinusoids" if positions == "sinusoid" else "learned positions"
-        axes.plot(places, means, label=name, markevery=4, **style)
+        axes.plot(lengths, means, label=name, markevery=4, **style)
     axes.set(xlabel="position", ylabel="right, %", ylim=(0, 105), xlim=(0.5, end))
     axes.legend(loc="center left")

@@ -50,8 +50,8 @@ class WordAttention:
 
     def mean_at(self, offset: int) -> float:
         """Return the mean weight on the word `offset` further; 0 is the word itself."""
-        rows = [(place + offset, row) for place, row in enumerate(self.weights)]
-        inside = [row[place] for place, row in rows if 0 <= place < len(row)]
+        rows = [(position + offset, row) for position, row in enumerate(self.weights)]
+        inside = [row[position] for position, row in rows if 0 <= position < len(row)]
         return sum(inside) / len(inside)
 
 
@@ -100,12 +100,12 @@ def measure_from_word(
         ValueError: if the model's vocabulary lacks a part of the sentence.
     """
     words, weights, pieces = _word_weights(bundle, sentence)
-    query, places = words.index(word), [words.index(target) for target in targets]
-    scores = weights[:, :, query, places].sum(-1)
+    query, target_positions = words.index(word), [words.index(target) for target in targets]
+    scores = weights[:, :, query, target_positions].sum(-1)
     layer = int(scores.max(1).argmax())
     order: list[int] = np.argsort(-scores[layer], kind="stable").tolist()
     queries = (query,) if alone else tuple(range(len(words)))
-    equal = float(pieces[places].sum() / pieces.sum())
+    equal = float(pieces[target_positions].sum() / pieces.sum())
     return SentenceHeads(
         parameters=bundle.model.size,
         words=words,
@@ -182,7 +182,7 @@ def _word_weights(
             "the model's vocabulary lacks a part of the paper's sentence: give --model a model "
             "that translates from English, such as one of the recipe tatoeba-en-de"
         )
-    word_of_letter = [place for place, word in enumerate(words) for _ in word]
+    word_of_letter = [index for index, word in enumerate(words) for _ in word]
     starts = itertools.accumulate(map(len, pieces[:-1]), initial=0)
     member = np.zeros((len(words) + 1, len(pieces) + 1))  # words over pieces, EOS last
     for piece, start in enumerate(starts):
@@ -215,21 +215,21 @@ def _draw_lines(
     axes: "Axes", result: SentenceHeads, heads: Iterable[int], queries: Iterable[int], ink: Ink
 ) -> None:
     """Words above attend to words below: the stronger a line, the more weight, the most in full."""
-    for place, word in enumerate(result.words):
+    for position, word in enumerate(result.words):
         for height, side in ((1.04, "bottom"), (-0.04, "top")):
-            axes.text(place, height, word, rotation=90, ha="center", va=side, fontsize=9)
+            axes.text(position, height, word, rotation=90, ha="center", va=side, fontsize=9)
     rows = list(itertools.product(heads, queries))
     from_one_word = len({query for _, query in rows}) == 1
     lines = [result.heads[n].weights[result.queries.index(query)] for n, query in rows]
-    most = max(map(max, lines))
+    maximum = max(map(max, lines))
     for (number, query), line in zip(rows, lines, strict=True):
         style = line_style(number, ink)
-        for place, weight in enumerate(line):
+        for position, weight in enumerate(line):
             if weight >= _LEAST_DRAWN:
-                alpha, ends = weight / most, ([query, place], [1.0, 0.0])
+                alpha, ends = weight / maximum, ([query, position], [1.0, 0.0])
                 axes.plot(*ends, color=style["color"], alpha=alpha, marker="")
                 if from_one_word:
-                    axes.plot([place], [0.06 * number], "", alpha=alpha, markersize=5, **style)
+                    axes.plot([position], [0.06 * number], "", alpha=alpha, markersize=5, **style)
     for number in dict.fromkeys(number for number, _ in rows):
         axes.plot([], [], label=str(result.heads[number].head), **line_style(number, ink))
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)

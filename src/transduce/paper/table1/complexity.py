@@ -355,14 +355,14 @@ def _forward(kind: Kind, n: int, d: int, part: Part, sizes: Sizes) -> Callable[[
 
 def _growths(costs: tuple[LayerCost, ...], along: Along) -> Iterator[Growth]:
     for kind, part in product(KINDS, PARTS):
-        some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
-        scale = [cost.n if along == "n" else cost.d for cost in some]
+        selected = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
+        scale = [cost.n if along == "n" else cost.d for cost in selected]
         yield Growth(
             kind,
             part,
             along,
-            seconds=exponent(scale, [cost.seconds for cost in some]),
-            operations=exponent(scale, [cost.operations for cost in some]),
+            seconds=exponent(scale, [cost.seconds for cost in selected]),
+            operations=exponent(scale, [cost.operations for cost in selected]),
         )
 
 

@@ -102,12 +102,12 @@ def _draw_costs(
     panels = figure.subplots(1, 2, sharey=True)
     for axes, part in zip(panels, PARTS, strict=True):
         for kind in KINDS:
-            some = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
-            scale = [cost.n if along == "n" else cost.d for cost in some]
-            _line(axes, kind, scale, [1000 * cost.seconds for cost in some], ink)
+            selected = [cost for cost in costs if (cost.kind, cost.part) == (kind, part)]
+            scale = [cost.n if along == "n" else cost.d for cost in selected]
+            _line(axes, kind, scale, [1000 * cost.seconds for cost in selected], ink)
         _logarithmic(axes, sorted({cost.n if along == "n" else cost.d for cost in costs}))
-        what = "the whole layer" if part == "whole" else "the mixing"
-        axes.set(title=f"{what}, {fixed}", xlabel=f"{name} {along}")
+        measured_part = "the whole layer" if part == "whole" else "the mixing"
+        axes.set(title=f"{measured_part}, {fixed}", xlabel=f"{name} {along}")
     panels[0].set_ylabel("milliseconds a batch")
     lines = panels[0].get_legend_handles_labels()
     figure.legend(*lines, loc="outside lower center", ncols=len(KINDS))

@@ -123,5 +123,5 @@ def _facts(cost: TrainingCost) -> dict[str, object]:
         "a_token": counted.a_token,
         "estimated": counted.run.estimated,
         "speed": cost.speed._asdict(),
-        "projected": [place._asdict() for place in cost.projected],
+        "projected": [projection._asdict() for projection in cost.projected],
     }

@@ -244,8 +244,8 @@ def table2(
             updates=1 if quick else 3,
             threads=threads,
         )
-        places = (project_here(counted, speed, assumed), project_on_gpu(counted, assumed))
-        costs.append(TrainingCost(counted, speed, places))
+        projections = (project_here(counted, speed, assumed), project_on_gpu(counted, assumed))
+        costs.append(TrainingCost(counted, speed, projections))
     return Table2(assumed=assumed, costs=tuple(costs), scores=tuple(scores))
 
 
@@ -278,8 +278,8 @@ def measure(
 
         def compute_gradients() -> None:
             model.zero_grad()
-            done = train_step(model, [device_batch], optimizers=(), rates=())
-            assert float(done.loss_sum) > 0.0  # synchronizes an asynchronous device
+            result = train_step(model, [device_batch], optimizers=(), rates=())
+            assert float(result.loss_sum) > 0.0  # synchronizes an asynchronous device
 
         def step() -> None:
             for optimizer in optimizers:

@@ -237,18 +237,18 @@ def named_rows(text: str, *, width_divisor: int = 4) -> tuple[str, ...]:
     >>> named_rows("c5, base"), len(named_rows("")), len(named_rows("all"))
     (('base', 'C5'), 14, 20)
     """
-    every = [row.name for row in table3.ROWS]
+    names = [row.name for row in table3.ROWS]
     if not text.strip():
         wide = [
             row.name
             for row in table3.ROWS
             if int(row.model.get("d_k", 64)) >= _LEAST_D_K * width_divisor and row.name != "big"
         ]
-        return tuple(wide or every)
+        return tuple(wide or names)
     if text.strip() == "all":
-        return tuple(every)
-    wanted = {table3.find(name).name for name in text.replace(",", " ").split()}
-    return tuple(name for name in every if name in wanted)
+        return tuple(names)
+    selected = {table3.find(name).name for name in text.replace(",", " ").split()}
+    return tuple(name for name in names if name in selected)
 
 
 def quick_settings(settings: Settings) -> Settings:

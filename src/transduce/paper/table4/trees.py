@@ -190,19 +190,23 @@ def tidy_tree(tree: Tree) -> Tree | None:
     >>> print(tidy_tree(Tree("", (Tree("NP-SBJ-1=2", (Leaf("NN", "rain"), Leaf("-NONE-", "*"))),))))
     (NP (NN rain))
     """
-    kept = _without_traces(tree)
-    if kept is None or kept.label not in _OUTERMOST:
-        return kept
-    only = kept.children[0]
-    return only if len(kept.children) == 1 and isinstance(only, Tree) else Tree(TOP, kept.children)
+    cleaned = _without_traces(tree)
+    if cleaned is None or cleaned.label not in _OUTERMOST:
+        return cleaned
+    only = cleaned.children[0]
+    return (
+        only
+        if len(cleaned.children) == 1 and isinstance(only, Tree)
+        else Tree(TOP, cleaned.children)
+    )
 
 
 def _without_traces(tree: Tree) -> Tree | None:
     children: list[Tree | Leaf] = []
     for child in tree.children:
-        kept = _without_traces(child) if isinstance(child, Tree) else child
-        if kept is not None and not (isinstance(kept, Leaf) and kept.tag == "-NONE-"):
-            children.append(kept)
+        cleaned = _without_traces(child) if isinstance(child, Tree) else child
+        if cleaned is not None and not (isinstance(cleaned, Leaf) and cleaned.tag == "-NONE-"):
+            children.append(cleaned)
     return Tree(bare_label(tree.label, "[-=|]"), tuple(children)) if children else None
 
 
