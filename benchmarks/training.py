@@ -22,6 +22,10 @@ reported. The share of the ceiling relates the arithmetic of the tokens (`shapes
 fastest matrix product of 2,048 cubed in the same precision in this run. `learning.py` compares what
 the systems learn from equal tokens.
 
+On a processor without bfloat16 units, measure the settings in float32 and keep another record:
+
+    … --settings "as it comes" float32 "memory kept" --record training-float32
+
 Peers from PyPI get virtual environments below --environments, created once. Prints a table per
 model and writes benchmarks/results/training/record.json. Run nothing else at the same time.
 """
@@ -74,7 +78,7 @@ def main() -> None:
         }
         hide = {str(arguments.folder): "CORPUS", str(arguments.environments): "ENVIRONMENTS"}
         if not arguments.dry:
-            write("training", record, hide={**hide, work: "WORK", str(ROOT): "."})
+            write(arguments.record, record, hide={**hide, work: "WORK", str(ROOT): "."})
     for model, model_results in results["models"].items():
         print(format_table(model, model_results, gflops=results["ceiling_gflops"]))
     for name, reason in results["failures"].items():
@@ -84,6 +88,7 @@ def main() -> None:
 def measure_all(arguments: argparse.Namespace, work: str) -> dict[str, object]:
     """Measure all systems on all models; return the fields of the record."""
     variants, failures = list_variants(arguments.peers, arguments.environments)
+    variants = [variant for variant in variants if variant.settings in arguments.settings]
     updates = {model: arguments.updates or SHAPES[model].updates for model in arguments.models}
     rounds = dict(zip(arguments.models, rounds_per_model(arguments), strict=True))
     report_progress("preparing the corpus")
@@ -158,6 +163,14 @@ def parse() -> argparse.Namespace:
         "--updates", type=int, default=0, help=f"timed updates per round, even (0 = {defaults})"
     )
     parser.add_argument("--threads", type=int, default=0, help="threads of every process (0 = all)")
+    parser.add_argument(
+        "--settings",
+        nargs="+",
+        choices=SETTINGS,
+        default=list(SETTINGS),
+        help="settings to measure, such as those in float32 on a processor without bfloat16",
+    )
+    parser.add_argument("--record", default="training", help="folder below results")
     parser.add_argument("--dry", action="store_true", help="write no record")
     return parser.parse_args()
 
