@@ -269,6 +269,24 @@ class Bundle:
         )
 
 
+def check_same_vocabulary(first: Bundle, other: Bundle, *, names: tuple[object, object]) -> None:
+    """Refuse models of an ensemble that do not share their vocabulary.
+
+    Args:
+        first: a model.
+        other: a model that is to be used with it.
+        names: of both, for the message.
+
+    Raises:
+        ValueError: if their vocabularies differ.
+    """
+    if other.tokenizer.checksum != first.tokenizer.checksum:
+        raise ValueError(
+            f"{names[1]} has another vocabulary than {names[0]}: the models of an ensemble need "
+            f"the same tokenizer.model"
+        )
+
+
 def find_bundle(path: Path) -> Path:
     """Return the bundle of a run's folder; any other path is returned unchanged."""
     if not (path / CONFIG).exists():

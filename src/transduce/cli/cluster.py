@@ -40,19 +40,19 @@ _KEYWORDS = {
 _PER_LINE = ("text", "form", "memory", "nbest", "as_json", "confidence", "align")
 
 
-def translate_on_cluster(options_given: Mapping[str, Any]) -> None:
+def translate_on_cluster(arguments: Mapping[str, Any]) -> None:
     """Translate the files of a folder or pattern, with options of `transduce translate` by name.
 
     Raises:
         ValueError: if input or output is missing, or an option is for single files.
     """
     for name in _PER_LINE:
-        if options_given[name]:
+        if arguments[name]:
             option = {"form": "--format", "as_json": "--json", "text": "TEXT"}.get(
                 name, f"--{name}"
             )
             raise ValueError(f"--cluster writes one translation per line: leave out {option}")
-    if options_given["input"] is None or options_given["output"] is None:
+    if arguments["input"] is None or arguments["output"] is None:
         raise ValueError(
             "--cluster needs --input, a folder or a pattern, and --output, the folder to write"
         )
@@ -62,36 +62,36 @@ def translate_on_cluster(options_given: Mapping[str, Any]) -> None:
     from transduce.inference.glossary import read_glossary
 
     glossary, options = (
-        options_given["glossary"],
-        {new: options_given[old] for old, new in _KEYWORDS.items()},
+        arguments["glossary"],
+        {new: arguments[old] for old, new in _KEYWORDS.items()},
     )
-    if options_given["batch_tokens"] is not None:
-        options["batch_tokens"] = options_given["batch_tokens"]
-    loading = {name: options_given[name] for name in ("engine", "compute_type", "shortlist")}
+    if arguments["batch_tokens"] is not None:
+        options["batch_tokens"] = arguments["batch_tokens"]
+    loading = {name: arguments[name] for name in ("engine", "compute_type", "shortlist")}
     config = ClusterConfig(
-        engine=options_given["cluster"],
-        workers=options_given["workers"],
-        threads=options_given["threads"] or 1,
-        device=options_given["device"],
-        shard_rows=options_given["shard_lines"],
-        field=options_given["field"],
+        engine=arguments["cluster"],
+        workers=arguments["workers"],
+        threads=arguments["threads"] or 1,
+        device=arguments["device"],
+        shard_rows=arguments["shard_lines"],
+        field=arguments["field"],
     )
     with event_printer(sys.stderr) as on_event, hint_to_resume():
         result = translate_corpus(
-            options_given["model"],
-            address(options_given["input"]),
-            address(options_given["output"]),
+            arguments["model"],
+            address(arguments["input"]),
+            address(arguments["output"]),
             config=config,
-            loading={**loading, "ensemble": options_given["also"] or ()},
+            loading={**loading, "ensemble": arguments["also"] or ()},
             on_event=on_event,
             glossary=read_glossary(glossary) if glossary else (),
-            protect=tuple(options_given["protect"] or ()),
-            retry_loops=not options_given["as_is"],
-            recase=not options_given["as_is"],
+            protect=tuple(arguments["protect"] or ()),
+            retry_loops=not arguments["as_is"],
+            recase=not arguments["as_is"],
             **options,
         )
     print_stderr(
-        f"{result.rows:,} lines in {len(result.files):,} files of {options_given['output']}, "
+        f"{result.rows:,} lines in {len(result.files):,} files of {arguments['output']}, "
         f"{result.translated:,} of them translated now"
     )
 

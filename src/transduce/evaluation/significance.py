@@ -98,6 +98,7 @@ def compare_systems(
     metrics: Sequence[str] = (),
     language: str = "",
     tokenize: str = "",
+    lower_case: bool = False,
     test: TestMethod = "bootstrap",
     samples: int | None = None,
     seed: int = 12345,
@@ -110,6 +111,8 @@ def compare_systems(
         metrics: "bleu", "chrf", "ter"; empty means all.
         language: code of the target language.
         tokenize: BLEU's tokeniser, overriding the language's.
+        lower_case: compare lower-cased text by BLEU and chrF2, as for a model that lower-cases; TER
+            ignores case anyway.
         test: paired bootstrap resampling or paired approximate randomization.
         samples: resamples (default 1000) or trials (default 10,000), sacreBLEU's defaults.
         seed: random seed, 1 or more.
@@ -127,7 +130,10 @@ def compare_systems(
     with _seeded(seed):
         paired = PairedTest(
             [(system.name, system.lines) for system in systems],
-            {name: _metric(name, language=language, tokenize=tokenize) for name in selected},
+            {
+                name: _metric(name, language=language, tokenize=tokenize, lower_case=lower_case)
+                for name in selected
+            },
             [references],
             test_type="bs" if test == "bootstrap" else "ar",
             n_samples=count,
@@ -198,11 +204,11 @@ def _p_value(p: float, baseline: Sequence[str], system: Sequence[str]) -> float:
     return min(1.0, max(p, 2.0 ** (1 - changed)))
 
 
-def _metric(name: str, *, language: str, tokenize: str) -> Metric:
+def _metric(name: str, *, language: str, tokenize: str, lower_case: bool) -> Metric:
     """Create the metric as for `transduce evaluate`."""
     if name == "bleu":
-        return bleu_metric(language=language, tokenize=tokenize)
-    return CHRF() if name == "chrf" else ter_metric(language=language)
+        return bleu_metric(language=language, tokenize=tokenize, lower_case=lower_case)
+    return CHRF(lowercase=lower_case) if name == "chrf" else ter_metric(language=language)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from transduce.bundle.bundle import Bundle
+from transduce.bundle.bundle import Bundle, check_same_vocabulary
 from transduce.bundle.calibration import Confidence
 from transduce.data.corpus import tidy
 from transduce.data.languages import LanguagePair, same_language
@@ -249,11 +249,7 @@ class Translator:
         models = [bundle.model]
         for other in ensemble:
             member = Bundle.load(other, device=device)
-            if member.tokenizer.checksum != bundle.tokenizer.checksum:
-                raise ValueError(
-                    f"{other} has another vocabulary than {path}: the models of an ensemble "
-                    f"need the same tokenizer.model"
-                )
+            check_same_vocabulary(bundle, member, names=(path, other))
             models.append(member.model)
         translator = cls.from_parts(models, bundle.tokenizer, search=bundle.search)
         translator.engine_description = f"engine: torch (ensemble of {len(models)} models)"

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import torch
 
-from transduce.bundle.bundle import Bundle
+from transduce.bundle.bundle import Bundle, check_same_vocabulary
 from transduce.cluster.engines import ClusterConfig, check_installed
 from transduce.cluster.translate import translate_corpus
 from transduce.config import Recipe, conflicts, load_recipe
@@ -144,7 +144,10 @@ class _Distillation(NamedTuple):
         part, pairs = ("test", corpus.test) if corpus.test else ("validation", corpus.validation)
         on_event(LogMessage(f"measuring teacher and student on {len(pairs):,} sentences"))
         rows = compare_models(
-            *(self.path, out, student, pairs), ensemble=self.ensemble, beam=self.beam
+            *(self.path, out, student, pairs),
+            ensemble=self.ensemble,
+            parameters=sum(model.bundle.weights.size for model in (self.teacher, *self.others)),
+            beam=self.beam,
         )
         result = DistillationResult(finished=finished, part=part, sentences=len(pairs), rows=rows)
         result.write(out)
@@ -162,11 +165,7 @@ class _Distillation(NamedTuple):
         if recipe.tokenizer.extend:
             raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
         for other in self.others:
-            if other.bundle.tokenizer.checksum != teacher.bundle.tokenizer.checksum:
-                raise ValueError(
-                    f"{other.name} has another vocabulary than {teacher.name}: teachers need the "
-                    f"same tokenizer.model"
-                )
+            check_same_vocabulary(teacher.bundle, other.bundle, names=(teacher.name, other.name))
         languages, unset = teacher.bundle.languages, Languages()
         for side in ("source", "target"):
             requested, known = getattr(recipe.languages, side), getattr(languages, side)

@@ -8,7 +8,6 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from transduce.bundle.bundle import Bundle
 from transduce.config import Recipe
 from transduce.data.corpus import Pair
 from transduce.evaluation.metrics import Score, chrf
@@ -27,7 +26,7 @@ TIMED = 300
 """Sentences that all models translate in turn, timed."""
 
 _ROUNDS = 3  # timing rounds; the fastest counts, since noise only slows down
-_HEADERS = ("parameters", "sentences/s", "speed-up")
+_HEADERS = ("difference", f"{'p':>6}", "parameters", "sentences/s", "speed-up")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +75,7 @@ class DistillationResult:
     def __str__(self) -> str:
         """A table, the engines, and the metric's signature."""
         title, metric = f"{self.part}, {self.sentences:,} sentences", self.rows[0].score
-        names = (f"{title:30}", f"{metric.name:>6}", "difference", f"{'p':>6}", *_HEADERS)
+        names = (f"{title:30}", f"{metric.name:>6}", *_HEADERS)
         widths = [len(name) for name in names]
         lines = ["  ".join(names)]
         for row in self.rows:
@@ -125,7 +124,7 @@ class DistillationResult:
             y_label=metric.name,
             title="Quality and speed, with beam search and with greedy search",
         )
-        headers = ("", metric.name, "difference", "p", *_HEADERS)
+        headers = ("", metric.name, *map(str.strip, _HEADERS))
         rows = [(row.name, *self._cells(row)) for row in self.rows]
         lead = (
             f"{self.sentences:,} sentences of the {self.part} set; the first "
@@ -147,6 +146,7 @@ def compare_models(
     pairs: Sequence[Pair],
     *,
     ensemble: Sequence[Path] = (),
+    parameters: int,
     beam: int,
 ) -> tuple[DistillationScore, ...]:
     """Score teacher and student on pairs and time them in turn, with the beam and greedily.
@@ -159,6 +159,7 @@ def compare_models(
         recipe: says how BLEU is computed.
         pairs: sentences with references; the first `TIMED` are timed.
         ensemble: further teachers, whose probabilities are averaged with the first one's.
+        parameters: of all teachers.
         beam: beam size.
     """
     translators = {"teacher": Translator.load(teacher, ensemble=ensemble)}
@@ -179,7 +180,6 @@ def compare_models(
             fastest[index] = min(fastest[index], time.perf_counter() - started)
     scores = [_score(recipe, hypotheses, pairs) for hypotheses in texts]
     p_values = _p_values(recipe, texts, pairs, metric=scores[0].name)
-    others = sum(Bundle.load(path).weights.size for path in ensemble)
     return tuple(
         DistillationScore(
             model=name,
@@ -187,7 +187,7 @@ def compare_models(
             score=score,
             difference=score.value - scores[0].value,
             p=p,
-            parameters=translators[name].model.size + (others if name == "teacher" else 0),
+            parameters=translators[name].model.size if name.startswith("student") else parameters,
             sentences_per_second=len(sources[:TIMED]) / seconds,
             engine=translators[name].engine_description,
         )
@@ -205,24 +205,23 @@ def _in_int8(name: str, path: Path, translator: Translator) -> Mapping[str, Tran
 def _score(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
     """BLEU, or chrF2 where the references are too short for BLEU."""
     score = recipe_bleu(recipe, hypotheses, pairs)
-    return chrf(hypotheses, [pair.target for pair in pairs]) if score.note else score
+    if not score.note:
+        return score
+    references = [pair.target for pair in pairs]
+    return chrf(hypotheses, references, lower_case=recipe.tokenizer.lower_case)
 
 
 def _p_values(
     recipe: Recipe, texts: Sequence[Sequence[str]], pairs: Sequence[Pair], *, metric: str
 ) -> list[float | None]:
     """Compare each model's translations with those of the first one by paired bootstrap."""
-    lower = recipe.tokenizer.lower_case
-
-    def lines(text: Sequence[str]) -> list[str]:
-        return [line.lower() if lower else line for line in text]
-
     comparison = compare_systems(
-        [System(str(index), lines(text)) for index, text in enumerate(texts)],
-        lines([pair.target for pair in pairs]),
+        [System(str(index), text) for index, text in enumerate(texts)],
+        [pair.target for pair in pairs],
         metrics=["bleu" if metric == "BLEU" else "chrf"],
         language=recipe.languages.target,
         tokenize=recipe.score.bleu_tokenize,
+        lower_case=recipe.tokenizer.lower_case,
     )
     return [row.p for row in comparison.metrics[0].systems]
 

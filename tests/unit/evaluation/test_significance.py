@@ -43,6 +43,7 @@ def compared(
     metrics: Sequence[str] = ("bleu",),
     language: str = "",
     tokenize: str = "",
+    lower_case: bool = False,
     test: TestMethod = "bootstrap",
     samples: int = 101,
     seed: int = 7,
@@ -53,6 +54,7 @@ def compared(
         metrics=metrics,
         language=language,
         tokenize=tokenize,
+        lower_case=lower_case,
         test=test,
         samples=samples,
         seed=seed,
@@ -61,6 +63,18 @@ def compared(
 
 def last(found: Comparison) -> SystemComparison:
     return found.metrics[0].systems[-1]
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_case_counts_unless_text_is_lower_cased(metric: str):
+    capitals = [line.upper() for line in GOOD]
+
+    assert last(compared(GOOD, capitals, metrics=[metric])).verdict == "worse"
+    lower_cased = last(compared(GOOD, capitals, metrics=[metric], lower_case=True))
+    assert (lower_cased.value, lower_cased.p) == (
+        last(compared(GOOD, GOOD, metrics=[metric])).value,
+        1.0,
+    )
 
 
 @pytest.mark.parametrize("test", TESTS)
