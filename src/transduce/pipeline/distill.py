@@ -98,10 +98,8 @@ def distill(
     if cluster:
         check_installed(cluster)
     distillation = _Distillation(
-        path=path,
-        teacher=StartModel.load(path),
-        ensemble=ensemble,
-        others=[StartModel.load(other) for other in ensemble],
+        paths=(path, *ensemble),
+        teachers=[StartModel.load(teacher) for teacher in (path, *ensemble)],
         out=out,
         beam=beam,
         references=references,
@@ -115,10 +113,10 @@ def distill(
 class _Distillation(NamedTuple):
     """A distillation's settings, with the teachers loaded."""
 
-    path: Path
-    teacher: StartModel
-    ensemble: Sequence[Path]
-    others: Sequence[StartModel]
+    paths: Sequence[Path]
+    """Of the teachers."""
+    teachers: Sequence[StartModel]
+    """The first gives vocabulary and languages; further ones make it an ensemble."""
     out: Path
     beam: int
     references: bool
@@ -129,8 +127,8 @@ class _Distillation(NamedTuple):
         """Translate, train and measure, whatever of it is not done."""
         out, on_event = self.out, self.on_event
         resume = self._check(recipe)
-        original = _with_vocabulary(recipe, self.teacher.bundle)
-        tokenizer = self.teacher.bundle.tokenizer
+        teacher = self.teachers[0].bundle
+        original, tokenizer = _with_vocabulary(recipe, teacher), teacher.tokenizer
         corpus = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
         self._translate(corpus, original)
         student = _of_the_student(original, out, test=bool(corpus.test))
@@ -144,9 +142,8 @@ class _Distillation(NamedTuple):
         part, pairs = ("test", corpus.test) if corpus.test else ("validation", corpus.validation)
         on_event(LogMessage(f"measuring teacher and student on {len(pairs):,} sentences"))
         rows = compare_models(
-            *(self.path, out, student, pairs),
-            ensemble=self.ensemble,
-            parameters=sum(model.bundle.weights.size for model in (self.teacher, *self.others)),
+            *(self.paths, out, student, pairs),
+            parameters=sum(teacher.bundle.weights.size for teacher in self.teachers),
             beam=self.beam,
         )
         result = DistillationResult(finished=finished, part=part, sentences=len(pairs), rows=rows)
@@ -155,7 +152,7 @@ class _Distillation(NamedTuple):
 
     def _check(self, recipe: Recipe) -> bool:
         """Refuse an impossible distillation; return whether the student's training has begun."""
-        teacher, out = self.teacher, self.out
+        (teacher, *others), out = self.teachers, self.out
         if self.beam < 1:
             raise ValueError(f"the teacher's beam must be 1 or more, not {self.beam}")
         if recipe.data.directions or teacher.bundle.directions:
@@ -164,7 +161,7 @@ class _Distillation(NamedTuple):
             raise ValueError("a student is trained on one corpus: leave out data.also (--also)")
         if recipe.tokenizer.extend:
             raise ValueError("a student has its teacher's vocabulary: leave out tokenizer.extend")
-        for other in self.others:
+        for other in others:
             check_same_vocabulary(teacher.bundle, other.bundle, names=(teacher.name, other.name))
         languages, unset = teacher.bundle.languages, Languages()
         for side in ("source", "target"):
@@ -181,14 +178,14 @@ class _Distillation(NamedTuple):
 
     def _translate(self, corpus: Prepared, recipe: Recipe) -> None:
         """Write the distilled corpus unless it exists; refuse one of another teacher or corpus."""
-        out, folder = self.out, self.out / FOLDER
+        (teacher, *others), out, folder = self.teachers, self.out, self.out / FOLDER
         settings_used: dict[str, object] = {
-            "teacher": self.teacher.sha256,
+            "teacher": teacher.sha256,
             "beam": self.beam,
             "original": sha256(out / ORIGINAL / PREPARED_FOLDER / MANIFEST),
         }
-        if self.ensemble:
-            settings_used["ensemble"] = [other.sha256 for other in self.others]
+        if others:
+            settings_used["ensemble"] = [other.sha256 for other in others]
         if self.references:
             settings_used["references"] = True
         try:
@@ -206,7 +203,7 @@ class _Distillation(NamedTuple):
             shutil.rmtree(out / _SHARDS, ignore_errors=True)
             self.on_event(LogMessage(f"the corpus is translated already, in {folder}"))
             return
-        text = f"translating {len(corpus.store):,} sources with {self.teacher.name}"
+        text = f"translating {len(corpus.store):,} sources with {teacher.name}"
         self.on_event(LogMessage(text))
         settings = {key: str(value) for key, value in settings_used.items()}
         device = find_device(recipe.train.device)
@@ -236,22 +233,22 @@ class _Distillation(NamedTuple):
     ) -> Generator[list[str]]:
         """Yield the teacher's translations; what resumes them goes when the block succeeds."""
         sources = (store.pair(row).source for row in range(len(store)))
-        shards, file = self.out / _SHARDS, self.out / _TARGETS
+        (path, *ensemble), file, shards = self.paths, self.out / _TARGETS, self.out / _SHARDS
         if self.cluster:
             shards.mkdir(exist_ok=True)
             with open_output(shards / "in.txt") as stream:
                 stream.writelines(f"{source}\n".encode() for source in sources)
             result = translate_corpus(
-                *(self.path, str(shards / "in.txt"), str(shards / "out")),
+                *(path, str(shards / "in.txt"), str(shards / "out")),
                 config=replace(self.cluster, device=device.type),
-                loading={"ensemble": self.ensemble},
+                loading={"ensemble": ensemble},
                 on_event=self.on_event,
                 num_beams=self.beam,
             )
             yield [line for name in result.files for line in read_lines(shards / "out" / name)]
             shutil.rmtree(shards)
             return
-        translator = Translator.load(self.path, ensemble=self.ensemble, device=device)
+        translator = Translator.load(path, ensemble=ensemble, device=device)
         self.on_event(LogMessage(translator.engine_description))
         with resumable_output([file], sources, settings=settings) as output:
             translate_lines(

@@ -140,12 +140,11 @@ class DistillationResult:
 
 
 def compare_models(
-    teacher: Path,
+    teachers: Sequence[Path],
     student: Path,
     recipe: Recipe,
     pairs: Sequence[Pair],
     *,
-    ensemble: Sequence[Path] = (),
     parameters: int,
     beam: int,
 ) -> tuple[DistillationScore, ...]:
@@ -154,14 +153,14 @@ def compare_models(
     Both run in float32, and in int8 if CTranslate2 supports the model; an ensemble does not.
 
     Args:
-        teacher: model folder.
+        teachers: model folders; the probabilities of several are averaged.
         student: model folder.
         recipe: says how BLEU is computed.
         pairs: sentences with references; the first `TIMED` are timed.
-        ensemble: further teachers, whose probabilities are averaged with the first one's.
         parameters: of all teachers.
         beam: beam size.
     """
+    teacher, *ensemble = teachers
     translators = {"teacher": Translator.load(teacher, ensemble=ensemble)}
     if not ensemble:
         translators |= _in_int8("teacher", teacher, translators["teacher"])
