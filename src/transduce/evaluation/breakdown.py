@@ -225,6 +225,7 @@ def break_down(
     sources: Sequence[str] | None = None,
     training: Mapping[str, int] | None = None,
     origins: Sequence[str] | None = None,
+    lower_case: bool = False,
 ) -> Breakdown:
     """Break down the translations of one or two systems.
 
@@ -235,12 +236,18 @@ def break_down(
         sources: source lines; without them length is the references' and copies are not counted.
         training: word counts of the training text's target side.
         origins: where each line is from, such as its document or domain.
+        lower_case: lower-case all text first, also that of the sentences shown, as for a model that
+            lower-cases.
 
     Raises:
         ValueError: for unequal numbers of lines or none.
     """
     assert len(systems) in (1, 2)
     check_line_counts(systems, references, sources=sources, origins=origins)
+    if lower_case:
+        systems = [(name, _lower_case(lines)) for name, lines in systems]
+        references, sources = _lower_case(references), sources and _lower_case(sources)
+        training = training and _lower_case_counts(training)
     training_counts = count_words(references) if training is None else training
     scores = [_score_lines(lines, references, bleu) for _, lines in systems]
     copies = [count_copies(sources or references, lines, references) for _, lines in systems]
@@ -285,6 +292,17 @@ def break_down(
         gains=sentences([line for line in best if gain[line] > 0][:CHANGED_SENTENCES]),
         losses=sentences([line for line in by_gain if gain[line] < 0][:CHANGED_SENTENCES]),
     )
+
+
+def _lower_case(lines: Sequence[str]) -> list[str]:
+    return [line.lower() for line in lines]
+
+
+def _lower_case_counts(counts: Mapping[str, int]) -> Counter[str]:
+    total = Counter[str]()
+    for word, count in counts.items():
+        total[word.lower()] += count
+    return total
 
 
 def check_line_counts(

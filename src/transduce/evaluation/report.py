@@ -97,7 +97,7 @@ class SystemOutput(NamedTuple):
     details: tuple[tuple[str, str], ...] = ()
     """Names and values of a model."""
     lower_case: bool = False
-    """Whether the model lower-cases."""
+    """Whether the model lower-cases: case does not count then, in any system's lines."""
 
 
 def translate_test_set(
@@ -179,7 +179,7 @@ def build_report(
         ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.
     """
     language = scoring_language(scoring.language or output.language, references)
-    tokenize = scoring.tokenize
+    tokenize, lower_case = scoring.tokenize, output.lower_case
     system, training = output.system, output.training
     systems = [system, against] if against else [system]
     check_line_counts(systems, references, sources=sources)
@@ -188,7 +188,9 @@ def build_report(
             lines,
             references,
             sources=sources,
-            options=scoring._replace(language=language, intervals=index == 0),
+            options=scoring._replace(
+                language=language, lower_case=lower_case, intervals=index == 0
+            ),
         )
         for index, (_, lines) in enumerate(systems)
     ]
@@ -196,7 +198,12 @@ def build_report(
     comparison = None
     if against and len(references) <= MAX_TESTED_LINES:
         comparison = compare_systems(
-            [against, system], references, metrics=["bleu"], language=language, tokenize=tokenize
+            [against, system],
+            references,
+            metrics=["bleu"],
+            language=language,
+            tokenize=tokenize,
+            lower_case=lower_case,
         )
     return Report(
         title=_title(output, files),
@@ -214,6 +221,7 @@ def build_report(
             sources=sources,
             training=training.words if training else None,
             origins=origins,
+            lower_case=lower_case,
         ),
     )
 

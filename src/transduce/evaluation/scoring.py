@@ -187,7 +187,10 @@ def score_lines(
     }
     scores = [measures[name]() for name in metrics if name in measures]
     if sources is not None and "copies" in metrics:
-        scores += copy_scores(sources, hypotheses, references)
+        texts = (sources, hypotheses, references)
+        if lower_case:
+            texts = tuple([line.lower() for line in text] for text in texts)
+        scores += copy_scores(*texts)
     if any(score.note for score in scores):
         scores.sort(key=lambda score: (bool(score.note), score.name != "exact match"))
     return tuple(scores)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from html.parser import HTMLParser
@@ -32,7 +32,7 @@ SOURCES = [f"der alte Mann Nummer {number} liest <zu Hause> ." for number in ran
 
 
 def reported(
-    ours: Sequence[str] = OURS,
+    hypotheses: Sequence[str] = OURS,
     other: Sequence[str] | None = None,
     *,
     references: Sequence[str] = REFERENCES,
@@ -41,7 +41,7 @@ def reported(
     scoring: ScoringOptions = ScoringOptions(metrics=("bleu",)),  # noqa: B008
 ) -> Report:
     return build_report(
-        SystemOutput(System("mine", ours), training=training),
+        SystemOutput(System("mine", hypotheses), training=training),
         references,
         sources=sources,
         against=None if other is None else System("theirs", other),
@@ -77,13 +77,13 @@ class Reader(HTMLParser):
             self.text += data
 
 
-def marked(one: ScoredSentence) -> list[str]:
+def marked(scored: ScoredSentence) -> list[str]:
     """What the page marks in a sentence."""
-    whole = reported()
-    names = ["mine", "theirs"][: len(one.hypotheses)]
+    report = reported()
+    names = ["mine", "theirs"][: len(scored.hypotheses)]
     systems = tuple(SystemScores(name=name, scores=()) for name in names)
-    parts = replace(whole.breakdown, worst=(one,), median=(), random=())
-    page = to_html(replace(whole, systems=systems, breakdown=parts))
+    parts = replace(report.breakdown, worst=(scored,), median=(), random=())
+    page = to_html(replace(report, systems=systems, breakdown=parts))
     return re.findall(r"<mark[^>]*>.*?</mark>", page)
 
 
@@ -107,6 +107,31 @@ def test_scores_are_those_of_evaluate():
             bleu(lines, REFERENCES, interval=interval),
             chrf(lines, REFERENCES, interval=interval),
         )
+
+
+def test_case_does_not_count_for_a_model_that_lower_cases():
+    def report(case: Callable[[str], str], words: dict[str, int], *, lower_case: bool) -> Report:
+        return build_report(
+            SystemOutput(
+                System("mine", OURS),
+                training=TrainingText("train.en", words),
+                lower_case=lower_case,
+            ),
+            list(map(case, REFERENCES)),
+            sources=list(map(case, SOURCES)),
+            against=System("theirs", list(map(case, OURS))),
+            scoring=ScoringOptions(metrics=("bleu", "chrf", "copies")),
+        )
+
+    result = report(str.title, {"Man": 3, "man": 2}, lower_case=True)
+    expected = report(str.lower, {"man": 5}, lower_case=False)
+    assert result.breakdown == expected.breakdown
+    for system, lower_cased in zip(result.systems, expected.systems, strict=True):
+        assert [s.value for s in system.scores] == [s.value for s in lower_cased.scores]
+    assert "case:lc" in result.systems[0].scores[0].signature
+    assert result.comparison is not None
+    assert result.comparison.metrics[0].systems[1].p == 1.0
+    assert report(str.title, {}, lower_case=False).breakdown != result.breakdown
 
 
 def test_the_other_system_is_the_baseline_of_the_test():
@@ -192,11 +217,11 @@ def test_a_page_is_whole_and_asks_no_other_host(
 
 def test_text_cannot_become_markup():
     evil = "<script>alert(1)</script> & </mark>"
-    ours = [evil, *OURS[1:]]
+    hypotheses = [evil, *OURS[1:]]
 
     page = to_html(
         build_report(
-            SystemOutput(System(evil, ours)),
+            SystemOutput(System(evil, hypotheses)),
             [f"{evil} <b>", *REFERENCES[1:]],
             sources=[evil, *SOURCES[1:]],
             against=System("<i>", [*REFERENCES[:-1], evil]),
@@ -227,7 +252,7 @@ def test_an_endless_line_is_cut_on_the_page():
 
 
 @pytest.mark.parametrize(
-    ("ours", "references"),
+    ("hypotheses", "references"),
     [
         ([""], [""]),
         ([""], ["a"]),
@@ -237,16 +262,16 @@ def test_an_endless_line_is_cut_on_the_page():
         (["\x00\x0b \u2028"], ["&"]),
     ],
 )
-def test_odd_text_has_a_page_too(ours: Sequence[str], references: Sequence[str]):
-    page = Reader(to_html(reported(ours, ours, references=references, sources=None)))
+def test_odd_text_has_a_page_too(hypotheses: Sequence[str], references: Sequence[str]):
+    page = Reader(to_html(reported(hypotheses, hypotheses, references=references, sources=None)))
 
     assert "Scores" in page.text
 
 
 def test_faults_are_told_with_their_lines():
-    ours = ["so so so so", "Mann", *OURS[2:]]
+    hypotheses = ["so so so so", "Mann", *OURS[2:]]
 
-    page = Reader(to_html(reported(ours))).text
+    page = Reader(to_html(reported(hypotheses))).text
 
     assert "Lines with repetitions1 (4.3%)" in page
     assert "Repetitions by mine" in page
