@@ -2,23 +2,30 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
 import datasets
 import pytest
+import torch
 from tests.cluster.conftest import attempts
 from tests.cluster.stub import load_dying
 from tests.cluster.test_prepare import content
-from tests.conftest import Said, Transduce, refuses
+from tests.conftest import CommandResult, Transduce, refuses
 from tests.faults.damaging import tiny_bundle
 
+from transduce.bundle.bundle import Bundle
 from transduce.cluster import resume, translate
 from transduce.cluster.engines import ProcessShard, ShardWorker
 from transduce.cluster.formats import Shard
+from transduce.data.config import TokenizerConfig
+from transduce.data.languages import LanguagePair
+from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.interface import IdPair
 from transduce.inference.engines.torch_engine import TorchEngine
+from transduce.model.transformer import Transformer
 from transduce.pipeline import prepare_cluster
 
 LINES = [f"a dog {'runs ' * (number % 5)}{number % 7}" for number in range(1, 150)]
@@ -61,11 +68,11 @@ def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
 
 @pytest.fixture
-def augment(model: Path, tmp_path: Path, transduce: Transduce) -> Callable[..., Said]:
+def augment(model: Path, tmp_path: Path, transduce: Transduce) -> Callable[..., CommandResult]:
     (tmp_path / "in.de").write_text("".join(f"{line}\n" for line in LINES))
     command = ("augment", model, "-i", tmp_path / "in.de", "--max-ratio", 9, "--min-score", -1.795)
 
-    def run(out: str, *options: object) -> Said:
+    def run(out: str, *options: object) -> CommandResult:
         return transduce(*command, "-o", tmp_path / out, *options)
 
     return run
@@ -76,7 +83,7 @@ def augment(model: Path, tmp_path: Path, transduce: Transduce) -> Callable[..., 
     "options", [(), ("--forward", "--sample", "--top-k", 4, "--min-score", -2.0)]
 )
 def test_synthetic_pairs_are_those_of_the_single_road(
-    tmp_path: Path, augment: Callable[..., Said], options: tuple[object, ...]
+    tmp_path: Path, augment: Callable[..., CommandResult], options: tuple[object, ...]
 ):
     single = augment("o.tsv", *options)
     many, again = (augment("out", *options, *CLUSTER) for _ in range(2))
@@ -93,7 +100,7 @@ def test_synthetic_pairs_are_those_of_the_single_road(
 
 @pytest.mark.usefixtures("cluster", "by_value")
 def test_a_killed_worker_repeats_its_shard(
-    tmp_path: Path, augment: Callable[..., Said], note: Callable[..., None]
+    tmp_path: Path, augment: Callable[..., CommandResult], note: Callable[..., None]
 ):
     note(die_at=(1,))
 
@@ -104,18 +111,63 @@ def test_a_killed_worker_repeats_its_shard(
     assert attempts(tmp_path / "attempts") == [0, 1, 1, 2]
 
 
+@pytest.fixture
+def multilingual(tmp_path: Path) -> Path:
+    tags = ["<2de>", "<2en>"]
+    tokenizer = Tokenizer.train(
+        ["a dog runs", "ein Hund"], TokenizerConfig(vocab_size=24), tags=tags
+    )
+    plain = tiny_bundle()
+    torch.manual_seed(1)
+    wider = replace(plain.model.config, vocab_size=tokenizer.vocab_size, d_model=32, d_k=32, d_v=32)
+    bundle = Bundle(
+        model=Transformer(wider).eval(),
+        tokenizer=tokenizer,
+        languages=plain.languages,
+        search=plain.search,
+        provenance=plain.provenance,
+        directions=(LanguagePair("en", "de"), LanguagePair("de", "en")),
+    )
+    bundle.save(tmp_path / "multilingual")
+    return tmp_path / "multilingual"
+
+
 @pytest.mark.usefixtures("in_process")
-def test_the_target_language_reaches_the_workers(model: Path, tmp_path: Path, transduce: Transduce):
+def test_the_target_language_reaches_the_workers(
+    multilingual: Path, tmp_path: Path, transduce: Transduce
+):
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES))
+    command = ("translate", multilingual, "-i", tmp_path / "in.txt", "--max-length", 9)
+
+    outputs = [transduce(*command, "--to", code).out for code in ("de", "en")]
+    many = transduce(*command, "--to", "en", "-o", tmp_path / "out", *CLUSTER)
+
+    assert many.code == 0
+    assert joined(tmp_path / "out", ".txt") == outputs[1] != outputs[0]
+
+
+@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--to", "fr"), "does not translate into 'fr', only into de, en"),
+        (("--to", "de", "--from", "fr"), "does not translate from 'fr', only from de, en"),
+        (("--from", "en"), "name --to too"),
+    ],
+)
+def test_a_language_that_the_model_does_not_know_is_refused_at_once(
+    options: tuple[str, ...], message: str, multilingual: Path, tmp_path: Path, transduce: Transduce
+):
     (tmp_path / "in.txt").write_text("a dog\n")
-    command = ("translate", model, "-i", tmp_path / "in.txt", "-o", tmp_path / "out")
+    command = ("translate", multilingual, "-i", tmp_path / "in.txt", "-o", tmp_path / "out")
 
-    result = transduce(*command, "--to", "fr", *CLUSTER)
+    refuses(transduce(*command, *options, *CLUSTER), message)
 
-    assert (result.code, "does not translate into 'fr'" in result.err) == (2, True)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.usefixtures("in_process")
-def test_other_options_and_texts_without_a_pair_are_refused(augment: Callable[..., Said]):
+def test_other_options_and_texts_without_a_pair_are_refused(augment: Callable[..., CommandResult]):
     augment("out", *CLUSTER)
 
     refuses(augment("out", "--beam", 3, *CLUSTER), "out was begun with another beam: repeat")

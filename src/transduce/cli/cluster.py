@@ -56,11 +56,16 @@ def translate_on_cluster(arguments: Mapping[str, Any]) -> None:
         raise ValueError(
             "--cluster needs --input, a folder or a pattern, and --output, the folder to write"
         )
+    from transduce.bundle.bundle import Bundle
     from transduce.cli.progress import event_printer
     from transduce.cluster.engines import ClusterConfig
     from transduce.cluster.translate import translate_corpus
     from transduce.inference.glossary import read_glossary
+    from transduce.inference.translator import find_target_tag
 
+    if arguments["to"] is not None:  # before workers start
+        bundle, source = Bundle.load(arguments["model"]), arguments["source_lang"] or ""
+        find_target_tag(bundle.tokenizer, bundle.directions, arguments["to"], source=source)
     glossary, options = (
         arguments["glossary"],
         {new: arguments[old] for old, new in _KEYWORDS.items()},

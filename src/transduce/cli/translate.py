@@ -225,6 +225,8 @@ def translate(
         raise ValueError(
             "--temperature, --top-k, --top-p and --seed are for sampling: add --sample"
         )
+    if source_lang is not None and to is None:
+        raise ValueError("--from is for a model of several directions: name --to too")
     if cluster is not None:
         translate_on_cluster(arguments)
         return
@@ -268,8 +270,6 @@ def translate(
         if to is not None:
             translator = translator.to(to, source=source_lang or "")
             _warn_of_zero_shot(translator, source_lang, to)
-        elif source_lang is not None:
-            raise ValueError("--from is for a model of several directions: name --to too")
         look_up, memory_state = _open_memory(memory, model) if memory else (None, "")
         if confidence:
             _check_calibrated(translator, model)

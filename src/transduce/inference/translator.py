@@ -318,16 +318,7 @@ class Translator:
         Raises:
             ValueError: if the model does not translate into that language, or from the source.
         """
-        tag = self._tokenizer.find_tag(target)
-        languages = [{pair.source for pair in self.directions}]
-        languages.append({pair.target for pair in self.directions})
-        for code, known in zip((source, target), languages, strict=True):
-            if code and not (any(same_language(code, other) for other in known) if known else tag):
-                side = "from" if code == source else "into"
-                listed = f", only {side} {', '.join(sorted(known))}" if known else ""
-                raise ValueError(f"the model does not translate {side} {code!r}{listed}")
-        if not tag:
-            raise ValueError(f"the vocabulary has no tag for the target language {target!r}")
+        tag = find_target_tag(self._tokenizer, self.directions, target, source=source)
         translator = object.__new__(Translator)
         translator.__dict__ |= self.__dict__ | {"_tag": tag}
         if self._reload is not None:
@@ -754,6 +745,31 @@ class Translator:
         decode = self._tokenizer.target.decode
         texts = (decode(hypothesis.ids).strip() for hypothesis in hypotheses)
         return " ".join(text for text in texts if text)
+
+
+def find_target_tag(
+    tokenizer: Tokenizer, directions: Sequence[LanguagePair], target: str, *, source: str = ""
+) -> str:
+    """Return the reserved piece that names a target language.
+
+    Args:
+        tokenizer: of a model.
+        directions: of the same model; empty if it does not name them.
+        target: language code.
+        source: code of the source language; "" is not checked.
+
+    Raises:
+        ValueError: if the model does not translate into that language, or from the source.
+    """
+    tag = tokenizer.find_tag(target)
+    sources, targets = {pair.source for pair in directions}, {pair.target for pair in directions}
+    for side, code, known in (("from", source, sources), ("into", target, targets)):
+        if code and not (any(same_language(code, other) for other in known) if known else tag):
+            listed = f", only {side} {', '.join(sorted(known))}" if known else ""
+            raise ValueError(f"the model does not translate {side} {code!r}{listed}")
+    if not tag:
+        raise ValueError(f"the vocabulary has no tag for the target language {target!r}")
+    return tag
 
 
 def _reload_to(reload: Callable[[], Translator], target: str) -> Translator:
