@@ -55,7 +55,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--first-core", type=int, default=0, help="number of the first core used")
     parser.add_argument("--runs", type=int, default=5, help="timed runs, one seed each")
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.6, 0.8, 1.0, 1.2])
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.7, 0.85, 1.0])
     parser.add_argument("--folder", type=Path, default=Path("/tmp/time_budget"))
     parser.add_argument("--record", default="time-budget", help="folder below results")
     return parser.parse_args()
