@@ -141,7 +141,7 @@ def store(corpus: Corpus) -> Store:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class CommandResult:
     """What a command answered."""
 
     code: int
@@ -149,18 +149,18 @@ class Said:
     err: str
 
 
-Transduce = Callable[..., Said]
+Transduce = Callable[..., CommandResult]
 
 
-def refuses(said: Said, *parts: object) -> None:
+def refuses(result: CommandResult, *parts: object) -> None:
     """One line on stderr with all these parts, nothing on stdout, exit code 2."""
-    assert said.code == 2, said
-    assert said.out == ""
-    assert said.err.startswith("transduce: ")
-    assert said.err.endswith("\n")
-    assert said.err.count("\n") == 1, said.err
+    assert result.code == 2, result
+    assert result.out == ""
+    assert result.err.startswith("transduce: ")
+    assert result.err.endswith("\n")
+    assert result.err.count("\n") == 1, result.err
     for part in parts:
-        assert str(part) in said.err
+        assert str(part) in result.err
 
 
 @pytest.fixture
@@ -170,12 +170,12 @@ def transduce(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         "transduce.inference.engines.forking._enabled", False
     )  # put back what a command lets
 
-    def call(*argv: object, stdin: bytes = b"") -> Said:
+    def call(*argv: object, stdin: bytes = b"") -> CommandResult:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capfd.readouterr()
         code = main([str(word) for word in argv])
         result = capfd.readouterr()
-        return Said(code=code, out=result.out, err=result.err)
+        return CommandResult(code=code, out=result.out, err=result.err)
 
     return call
 
@@ -211,7 +211,7 @@ class Run:
 
     folder: Path
     corpus: Path
-    said: subprocess.CompletedProcess[bytes]
+    process: subprocess.CompletedProcess[bytes]
 
 
 @pytest.fixture(scope="session")
@@ -223,4 +223,4 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     files = ("--source", "train.src", "--target", "train.rev", "--set", test)
     result = in_a_process("train", *files, *SMALL, "--out", "run", cwd=corpus)
     assert result.returncode == 0, result.stderr.decode()
-    return Run(folder=corpus / "run", corpus=corpus, said=result)
+    return Run(folder=corpus / "run", corpus=corpus, process=result)

@@ -49,7 +49,7 @@ def together(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    there = {
+    environment = {
         "WORLD_SIZE": str(world),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
@@ -57,7 +57,8 @@ def together(
     }
     started = [
         _CONTEXT.Process(
-            target=_begin, args=(there | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, work, given)
+            target=_begin,
+            args=(environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, work, given),
         )
         for rank in range(world)
     ]
@@ -71,9 +72,9 @@ def together(
 
 
 def _begin(
-    there: dict[str, str], work: Callable[[Unpack[Given]], None], given: tuple[*Given]
+    environment: dict[str, str], work: Callable[[Unpack[Given]], None], given: tuple[*Given]
 ) -> None:
-    os.environ.update(there)
+    os.environ.update(environment)
     faulthandler.dump_traceback_later(0.8 * _PATIENCE)  # where it hangs, if it does
     torch.set_num_threads(1)
     work(*given)
@@ -179,8 +180,10 @@ def learn(lesson: Lesson) -> None:
         model = Transformer(lesson.model)
 
         def spoil(grad: Tensor) -> Tensor:
-            here = process.rank == process.world_size - 1 and len(seen.sentences) == lesson.spoilt
-            return grad * math.nan if here else grad
+            on_last_rank = (
+                process.rank == process.world_size - 1 and len(seen.sentences) == lesson.spoilt
+            )
+            return grad * math.nan if on_last_rank else grad
 
         model.embedding.weight.register_hook(spoil)
         if lesson.room and process.rank == process.world_size - 1:
@@ -192,7 +195,7 @@ def learn(lesson: Lesson) -> None:
                 config=lesson.training,
                 validate=validate,
                 folder=lesson.folder,
-                on_best=lambda model, found: None,
+                on_best=lambda model, validation: None,
                 on_event=on_event,
                 process=process,
             )
@@ -236,8 +239,8 @@ class Noting(Loader):
     def updates(self, place: SamplerState) -> Generator[LoadedUpdate, None, None]:
 
         for loaded in super().updates(place):
-            at = f"{loaded.state_after.epoch}/{loaded.state_after.update}"
-            self.seen.sentences[at] = [
+            name = f"{loaded.state_after.epoch}/{loaded.state_after.update}"
+            self.seen.sentences[name] = [
                 row[: row.index(0)] for batch in loaded.batches for row in batch.target_out.tolist()
             ]
             yield loaded

@@ -35,7 +35,7 @@ class Loud(Translator):
         self.search = SearchConfig(beam=3)
         self.confidence = None
         self.engine_description = "engine: a loud voice"
-        self.asked: list[str] = []
+        self.received: list[str] = []
         self.beams: list[int | None] = []
         self.glossary: tuple[Term, ...] = ()
         self.started, self.go = threading.Event(), threading.Event()
@@ -53,7 +53,7 @@ class Loud(Translator):
         batch_tokens: int = 0,
     ) -> list[Translation]:
         given = list(sentences)
-        self.asked += given
+        self.received += given
         self.beams.append(beam)
         self.glossary = extras.glossary if extras else ()
         self.started.set()
@@ -61,12 +61,14 @@ class Loud(Translator):
         if "Break down." in given:
             raise RuntimeError("a secret of the server")
         assert nbest <= (beam or self.search.beam)
-        return [self._said(text, before, nbest) for text, before in zip(given, prefix, strict=True)]
+        return [
+            self._translation(text, start, nbest) for text, start in zip(given, prefix, strict=True)
+        ]
 
     def alignment(self, translation: Translation) -> str:
         return " ".join(f"{n}-{n}" for n in range(len(translation.source.split())))
 
-    def _said(self, text: str, prefix: str, nbest: int) -> Translation:
+    def _translation(self, text: str, prefix: str, nbest: int) -> Translation:
         words = text.upper() if not prefix else f"{prefix} {text.upper()}"
         return Translation(
             source=text,
@@ -106,7 +108,7 @@ class Served:
 
     app: Starlette
     loud: Mapping[str, Loud]
-    told: dict[str, dict[str, dict[str, object]]] = field(default_factory=dict)
+    documented: dict[str, dict[str, dict[str, object]]] = field(default_factory=dict)
     components: dict[str, dict[str, dict[str, object]]] = field(default_factory=dict)
 
     def ask(
@@ -148,25 +150,25 @@ class Served:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         return httpx.AsyncClient(transport=transport, base_url="http://localhost:5000")
 
-    def _is_documented(self, verb: str, path: str, said: httpx.Response) -> None:
+    def _is_documented(self, verb: str, path: str, response: httpx.Response) -> None:
         if path == "/openapi.json":
-            document = json.loads(said.content)
-            self.told, self.components = document["paths"], document["components"]
+            document = json.loads(response.content)
+            self.documented, self.components = document["paths"], document["components"]
             return
-        if not self.told:
+        if not self.documented:
             self.ask("GET", "/openapi.json")
         route = path.partition("?")[0]
-        ways = self.told.get(route) or next(
-            (self.told[shape] for shape in self.told if _matches(route, shape)), {}
+        ways = self.documented.get(route) or next(
+            (self.documented[shape] for shape in self.documented if _matches(route, shape)), {}
         )
         way = ways.get(verb.lower())
         if way is not None:
             documented = way["responses"]
             assert isinstance(documented, dict)
-            assert str(said.status_code) in documented, (verb, path, said.status_code)
-            self._has_content(said, documented[str(said.status_code)])
+            assert str(response.status_code) in documented, (verb, path, response.status_code)
+            self._has_content(response, documented[str(response.status_code)])
 
-    def _has_content(self, said: httpx.Response, documented: dict[str, object]) -> None:
+    def _has_content(self, response: httpx.Response, documented: dict[str, object]) -> None:
         """See that the content of an answer is what its schema allows."""
         if "$ref" in documented:
             name = str(documented["$ref"]).rpartition("/")[2]
@@ -174,14 +176,14 @@ class Served:
         contents = documented.get("content", {})
         assert isinstance(contents, dict)
         if not contents:
-            assert said.content == b""
+            assert response.content == b""
             return
-        kind = said.headers["content-type"]
+        kind = response.headers["content-type"]
         kinds = {re.sub("; charset=utf-8$", "", name) for name in (kind, *contents)}
         assert len(kinds) == len(contents), (kind, list(contents))
         if kind == "application/json":
             schema = {**contents[kind].get("schema", {}), "components": self.components}
-            Draft202012Validator(schema).validate(said.json())
+            Draft202012Validator(schema).validate(response.json())
 
 
 def _matches(route: str, shape: str) -> bool:

@@ -156,17 +156,17 @@ def open_page(browser: "Browser") -> Iterator[Open]:
         page = context.new_page()
         page.set_default_timeout(20_000)
 
-        def asked(url: str) -> None:
+        def check_request(url: str) -> None:
             own = re.split("[?#]", address, maxsplit=1)[0]
             if not url.startswith((own, "data:", "blob:")):
                 problems.append(f"asked {url}")
 
-        def told(kind: str, text: str) -> None:
+        def check_message(kind: str, text: str) -> None:
             if kind in ("error", "warning") and "Failed to load resource" not in text:
                 problems.append(text)
 
-        page.on("request", lambda request: asked(request.url))
-        page.on("console", lambda message: told(message.type, message.text))
+        page.on("request", lambda request: check_request(request.url))
+        page.on("console", lambda message: check_message(message.type, message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto(address)
         return page

@@ -160,9 +160,11 @@ def test_any_text_is_translated_as_in_python(bundle: Bundle, page_file: Path):
 
     assert len(longest) == 10_000
     assert any(translation.mended for translation in expected), "a search without repetition"
-    for sentence, ours, theirs in zip(sentences, expected, answer["translations"], strict=True):
-        assert theirs["source"] == bundle.tokenizer.encode(sentence)
-        assert theirs["text"] == ours.text
+    for sentence, expected_line, actual_line in zip(
+        sentences, expected, answer["translations"], strict=True
+    ):
+        assert actual_line["source"] == bundle.tokenizer.encode(sentence)
+        assert actual_line["text"] == expected_line.text
 
 
 def test_ten_thousand_characters_do_not_freeze_the_page(page_file: Path, open_page: Open):

@@ -102,9 +102,9 @@ def test_pages_of_other_hosts_may_not_use_a_local_server(server: Running) -> Non
 
 
 def test_a_text_of_50_000_characters_is_translated_and_the_server_goes_on(server: Running) -> None:
-    asked = {"q": "a " * 25_000, "source": "en", "target": "de"}
+    body = {"q": "a " * 25_000, "source": "en", "target": "de"}
     request = urllib.request.Request(
-        server.url + "translate", json.dumps(asked).encode(), {"content-type": "application/json"}
+        server.url + "translate", json.dumps(body).encode(), {"content-type": "application/json"}
     )
     with urllib.request.urlopen(request) as result:
         assert json.load(result)["translatedText"]

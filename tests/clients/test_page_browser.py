@@ -18,18 +18,20 @@ SENTENCE = "the old man reads a book"
 SHOT = Callable[["Page", str], None]
 
 
-class Said(TypedDict):
+class PageTranslation(TypedDict):
     """What the server answers, as far as it is looked at here."""
 
     text: str
     sentences: list[dict[str, object]]
 
 
-def at(address: str, q: str = SENTENCE, source: str = "en", target: str = "de") -> str:
+def page_url(address: str, q: str = SENTENCE, source: str = "en", target: str = "de") -> str:
     return f"{address}?{urlencode({'source': source, 'target': target, 'q': q})}"
 
 
-def translation(page: "Page", address: str, text: str = SENTENCE, **more: object) -> Said:
+def translation(
+    page: "Page", address: str, text: str = SENTENCE, **more: object
+) -> PageTranslation:
     """What the page should show, asked from the server itself."""
     body = {"text": text, "source": "en", "target": "de", "nbest": 3, **more}
     return page.request.post(f"{address}api/translate", data=body).json()
@@ -71,7 +73,7 @@ def test_the_first_visit_shows_an_example(open_page: Open, address: str):
 def test_a_reload_keeps_languages_and_text_but_the_address_has_no_text(
     open_page: Open, address: str
 ):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     page.locator("body[data-ready]").wait_for()  # else the page could still fill in the text
     page.get_by_label("Text to translate").fill("she buys bread & milk")
 
@@ -109,7 +111,7 @@ def test_a_file_of_another_format_is_refused_by_name(open_page: Open, address: s
 
 def test_names_contain_what_is_visible_and_targets_are_large_enough(open_page: Open, address: str):
     """WCAG 2.5.3 (label in name) and 2.5.8 (24 by 24 pixels, but for words in a line of text)."""
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     page.locator(".heat rect.ground").wait_for()
     page.locator(".lines .row button").first.click()
     controls = page.locator("button:visible, select:visible, input:visible, summary:visible")
@@ -129,7 +131,7 @@ def test_names_contain_what_is_visible_and_targets_are_large_enough(open_page: O
 
 
 def test_languages_are_swapped_with_their_texts(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     result = translation(page, address)["text"]
     shows(page, result)
 
@@ -141,7 +143,7 @@ def test_languages_are_swapped_with_their_texts(open_page: Open, address: str):
 
 
 def test_a_translation_is_copied(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     result = translation(page, address)["text"]
     shows(page, result)
 
@@ -152,7 +154,7 @@ def test_a_translation_is_copied(open_page: Open, address: str):
 
 
 def test_clearing_leaves_nothing_behind(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     shows(page, translation(page, address)["text"])
 
     page.get_by_role("button", name="Clear").click()
@@ -165,7 +167,7 @@ def test_clearing_leaves_nothing_behind(open_page: Open, address: str):
 def test_an_alternative_is_chosen_and_the_translation_begins_with_it(
     open_page: Open, address: str, keep: SHOT
 ):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     result = translation(page, address)["text"]
     shows(page, result)
 
@@ -185,7 +187,7 @@ def test_an_alternative_is_chosen_and_the_translation_begins_with_it(
 
 
 def test_a_keyboard_is_enough(open_page: Open, address: str):
-    page = open_page(at(address, q=""))
+    page = open_page(page_url(address, q=""))
     box = page.get_by_label("Text to translate")
     expect(box).not_to_have_value("")  # the example
 
@@ -210,7 +212,7 @@ def test_a_keyboard_is_enough(open_page: Open, address: str):
 
 
 def test_escape_closes_the_list_and_goes_back_to_the_word(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     word = page.locator(".word").nth(1)
     word.click()
     page.get_by_role("menuitem").first.wait_for()
@@ -222,7 +224,7 @@ def test_escape_closes_the_list_and_goes_back_to_the_word(open_page: Open, addre
 
 
 def test_confidence_and_the_other_translations_are_told_in_numbers(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
 
     (sentence,) = translation(page, address)["sentences"]
     words = json.loads(json.dumps(sentence["words"]))
@@ -236,7 +238,7 @@ def test_confidence_and_the_other_translations_are_told_in_numbers(open_page: Op
 
 
 def test_one_of_several_sentences_is_looked_into(open_page: Open, address: str):
-    page = open_page(at(address, q="she buys bread. the old man reads."))
+    page = open_page(page_url(address, q="she buys bread. the old man reads."))
     choices = page.get_by_role("radiogroup", name="Sentence").get_by_role("radio")
     expect(choices).to_have_text(["she buys bread.", "the old man reads."])
 
@@ -267,9 +269,9 @@ def test_what_is_lost_or_odd_is_said(open_page: Open, address: str):
     expect(notes).to_contain_text(["{name}", 'may be repetitive: repetition ("ha" ×4)', "unlike"])
 
 
-@pytest.mark.parametrize(("status", "told"), [(429, "busy"), (503, "not ready"), (0, "reached")])
+@pytest.mark.parametrize(("status", "message"), [(429, "busy"), (503, "not ready"), (0, "reached")])
 def test_a_server_that_cannot_answer_now_is_asked_again(
-    open_page: Open, address: str, status: int, told: str
+    open_page: Open, address: str, status: int, message: str
 ):
     tries: list[str] = []
 
@@ -287,7 +289,7 @@ def test_a_server_that_cannot_answer_now_is_asked_again(
     page.route("**/api/translate", refuse_once)
     page.get_by_label("Text to translate").fill(SENTENCE)
 
-    expect(page.locator("#state")).to_contain_text(told)
+    expect(page.locator("#state")).to_contain_text(message)
     shows(page, translation(page, address)["text"])
     expect(page.locator("#state")).to_have_text("")
 
@@ -311,7 +313,7 @@ def test_a_question_that_is_overtaken_is_given_up(open_page: Open, address: str)
 
 
 def test_a_text_that_is_too_long_is_not_sent(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     expect(page.locator(".word").first).to_be_visible()
     page.route("**/api/translate", lambda route: route.abort())
 
@@ -326,7 +328,7 @@ def test_a_text_that_is_too_long_is_not_sent(open_page: Open, address: str):
 def test_it_fits_every_screen_in_light_and_dark(
     open_page: Open, address: str, keep: SHOT, scheme: str, wide: int, high: int
 ):
-    page = open_page(at(address), wide=wide, high=high, scheme=scheme)
+    page = open_page(page_url(address), wide=wide, high=high, scheme=scheme)
     page.locator(".heat rect").first.wait_for()
     keep(page, f"page-{wide}-{scheme}")
 
@@ -364,13 +366,13 @@ def test_a_score_of_almost_nothing_has_no_sign(open_page: Open, address: str):
 
 
 def test_the_header_names_the_languages_in_words(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
 
     expect(page.locator("#model")).to_contain_text("English → German: a model with")
 
 
 def test_the_sentence_can_be_explored_in_every_number(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     link = page.get_by_role("link", name="Explore every number")
     expect(link).to_be_visible()
 
@@ -387,7 +389,7 @@ def test_the_sentence_can_be_explored_in_every_number(open_page: Open, address: 
 
 
 def test_a_correction_is_sent_and_given_back(open_page: Open, address: str):
-    page = open_page(at(address, "a small boat sails."))
+    page = open_page(page_url(address, "a small boat sails."))
     page.get_by_role("button", name="Correct").click()
     editor = page.get_by_label("Correct translation")
     expect(editor).to_have_value(translation(page, address, "a small boat sails.")["text"])
@@ -407,7 +409,7 @@ def test_a_correction_is_sent_and_given_back(open_page: Open, address: str):
 
 
 def test_a_correction_is_cancelled_with_escape(open_page: Open, address: str):
-    page = open_page(at(address))
+    page = open_page(page_url(address))
     page.get_by_role("button", name="Correct").click()
     page.get_by_label("Correct translation").fill("no")
 

@@ -114,7 +114,8 @@ def test_pieces_become_words_with_summed_and_averaged_weights(open_page: Open, a
     expect(page.locator(".lines .column button")).to_have_text([word.text for word in columns])
     matrix = looks["cross"][-1][0]
     sums = [
-        sum(matrix[row][at] for at in columns[1].piece_indices) for row in rows[0].piece_indices
+        sum(matrix[row][piece_index] for piece_index in columns[1].piece_indices)
+        for row in rows[0].piece_indices
     ]
     assert shown(page, 0, 1).endswith(f": {sum(sums) / len(sums):.3f}")
     expect(page.locator("#attention .about")).to_contain_text("summed")

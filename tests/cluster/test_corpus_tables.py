@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pyarrow
 from pyarrow import ipc, parquet
-from tests.conftest import Said, Transduce, refuses
+from tests.conftest import CommandResult, Transduce, refuses
 from tests.sentences import sentences
 
 PAIRS = sentences(200)
 
 
-def build(transduce: Transduce, out: Path, *files: object) -> Said:
+def build(transduce: Transduce, out: Path, *files: object) -> CommandResult:
     options = ("--source-lang", "en", "--target-lang", "de", "--validation", 0, "--test", 0)
     return transduce("corpus", "build", *files, *options, "--licence", "MIT", "--out", out)
 

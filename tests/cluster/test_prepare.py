@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from tests.cluster.conftest import attempts, kill_driver
 from tests.cluster.stub import load_dying
-from tests.conftest import Said, Transduce, refuses
+from tests.conftest import CommandResult, Transduce, refuses
 from tests.sentences import sentences
 
 from transduce.cluster import resume
@@ -90,7 +90,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
 
 
-Prepare = Callable[..., Said]
+Prepare = Callable[..., CommandResult]
 
 
 def words(out: Path, settings: tuple[str, ...], *options: object) -> tuple[object, ...]:
@@ -134,9 +134,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_folder, "connected", lambda config: nullcontext())
 
 
-def refuses_at_the_end(said: Said, message: str) -> None:
-    assert said.code == 2
-    assert message in said.err.split("\n")[-2]
+def refuses_at_the_end(result: CommandResult, message: str) -> None:
+    assert result.code == 2
+    assert message in result.err.split("\n")[-2]
 
 
 def cleaned(tmp_path: Path) -> list[int]:

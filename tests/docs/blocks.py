@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conftest import Said, Transduce
+from tests.conftest import CommandResult, Transduce
 
 ROOT = Path(__file__).parents[2]
 _WRITTEN = [path for path in (ROOT / "docs").glob("**/*.md") if "_build" not in path.parts]
@@ -118,6 +118,6 @@ def _quickly(words: list[str]) -> list[str]:
     return [*words, *(word for item in more for word in ("--set", item))]
 
 
-def _check(words: list[str], answer: Said) -> None:
+def _check(words: list[str], answer: CommandResult) -> None:
     allowed = (0, 1) if words[0] in _MAY_FIND_FAULTS else (0,)
     assert answer.code in allowed, f"transduce {shlex.join(words)}\n{answer.err}"

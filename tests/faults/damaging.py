@@ -40,44 +40,46 @@ def tiny_bundle() -> Bundle:
     )
 
 
-def same_bundle(one: Bundle, other: Bundle) -> bool:
+def same_bundle(bundle: Bundle, other: Bundle) -> bool:
     """Whether two bundles translate alike."""
     return (
-        one.tokenizer.to_bytes() == other.tokenizer.to_bytes()
-        and (one.model.config, one.search) == (other.model.config, other.search)
-        and (one.languages, one.confidence) == (other.languages, other.confidence)
-        and same_tensors(one.model.state_dict(), other.model.state_dict())
+        bundle.tokenizer.to_bytes() == other.tokenizer.to_bytes()
+        and (bundle.model.config, bundle.search) == (other.model.config, other.search)
+        and (bundle.languages, bundle.confidence) == (other.languages, other.confidence)
+        and same_tensors(bundle.model.state_dict(), other.model.state_dict())
     )
 
 
-def same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+def same_tensors(tensors: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     """Whether two states hold the same numbers under the same names."""
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    return tensors.keys() == other.keys() and all(
+        torch.equal(tensors[name], other[name]) for name in tensors
+    )
 
 
 def refused(read: Callable[[], bool], folder: Path) -> str:
     """The one line that refuses a folder and names a file of it; "" if `read` finds no damage."""
     try:
-        whole = read()
+        unchanged = read()
     except ValueError as error:
         result = str(error)
         assert str(folder) in result, result
         assert result.isprintable(), repr(result)
         assert len(result) < 1000, result
         return result
-    assert whole, "what was read is another model"
+    assert unchanged, "what was read is another model"
     return ""
 
 
 def cut(file: Path, sizes: Iterator[int] | range) -> Iterator[int]:
     """Truncate a file to each of these sizes, which must fall; it is whole again at the end."""
-    whole = file.read_bytes()
+    content = file.read_bytes()
     try:
         for size in sizes:
             os.truncate(file, size)
             yield size
     finally:
-        file.write_bytes(whole)
+        file.write_bytes(content)
 
 
 def flipped(folder: Path, count: int, *, seed: int) -> Iterator[Path]:
@@ -86,13 +88,13 @@ def flipped(folder: Path, count: int, *, seed: int) -> Iterator[Path]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     for _ in range(count):
         file = chance.choice(files)
-        data = bytearray(whole := file.read_bytes())
+        data = bytearray(content := file.read_bytes())
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
         file.write_bytes(data)
         try:
             yield file
         finally:
-            file.write_bytes(whole)
+            file.write_bytes(content)
 
 
 def vouch(folder: Path) -> None:

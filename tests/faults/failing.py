@@ -19,26 +19,28 @@ _ALSO_FORBIDDEN = ("unlink", "rmdir", "remove")
 class Disk:
     """Counts what writes below a folder, and fails at one such touch, or from it on."""
 
-    def __init__(self, folder: Path, *, at: int, failure: Failure) -> None:
+    def __init__(self, folder: Path, *, touch: int, failure: Failure) -> None:
         self.touched: list[str] = []
         self._folder = f"{folder}{os.sep}"
-        self._at = at
+        self._failing_touch = touch
         self._failure: Failure = failure
         self._open = io.open
 
     @property
     def failed(self) -> bool:
         """Whether it came to that."""
-        return len(self.touched) >= self._at
+        return len(self.touched) >= self._failing_touch
 
     def fails(self, what: str, place: object) -> bool:
         """Count a touch, and say whether it fails."""
-        ours = isinstance(place, int) or str(place).startswith(self._folder)
-        if not ours:
+        in_folder = isinstance(place, int) or str(place).startswith(self._folder)
+        if not in_folder:
             return False
         self.touched.append(f"{what} {place}")
         now = len(self.touched)
-        return now == self._at or (now > self._at and self._failure != "full once")
+        return now == self._failing_touch or (
+            now > self._failing_touch and self._failure != "full once"
+        )
 
     def error(self, place: object) -> OSError:
         number = errno.ENOSPC if self._failure == "full once" else errno.EACCES
@@ -67,9 +69,9 @@ class Disk:
 
 
 @contextmanager
-def failing(folder: Path, *, at: int, failure: Failure) -> Iterator[Disk]:
+def failing(folder: Path, *, touch: int, failure: Failure) -> Iterator[Disk]:
     """Let the disk below a folder fail, within the block."""
-    disk = Disk(folder, at=at, failure=failure)
+    disk = Disk(folder, touch=touch, failure=failure)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(io, "open", disk.open)
         for name in (*_CALLS, *(_ALSO_FORBIDDEN if failure != "full once" else ())):
@@ -85,14 +87,14 @@ def at_every_touch(
     Returns:
         How many touches were tried: the work was done without a failure after that.
     """
-    for at in range(1, 1000):
-        with failing(folder, at=at, failure=failure) as disk:
+    for touch in range(1, 1000):
+        with failing(folder, touch=touch, failure=failure) as disk:
             try:
                 work()
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EACCES):
                     raise
         if not disk.failed:
-            return at - 1
+            return touch - 1
         check()
     raise AssertionError("there is no end to it")

@@ -60,7 +60,7 @@ class Killed(NamedTuple):
 
     where: str
     equal: bool
-    said: str
+    difference: str
     """What differs, or how going on failed; "" if all is equal."""
 
 
@@ -82,7 +82,9 @@ def whole_run(corpus: Path) -> Whole:
     return Whole(corpus / "whole", tuple(noted.read_text().split("\n")), seconds)
 
 
-def kill_and_go_on(corpus: Path, whole: Whole, *, name: str, touch: int, after: float) -> Killed:
+def kill_and_go_on(
+    corpus: Path, reference: Whole, *, name: str, touch: int, after: float
+) -> Killed:
     """Kill a run at a touch of its files, or after so many seconds, go on with it, and compare."""
     out, log = corpus / name, corpus / f"{name}.log"
 
@@ -99,38 +101,40 @@ def kill_and_go_on(corpus: Path, whole: Whole, *, name: str, touch: int, after: 
         os._exit(main(_command(corpus, name)))
 
     ended = _in_a_child(until_killed, log=log, kill_after=after)
-    where = f"touch {touch}: {whole.touches[touch - 1]}" if touch else f"after {after:.2f} s"
+    where = f"touch {touch}: {reference.touches[touch - 1]}" if touch else f"after {after:.2f} s"
     if ended != -signal.SIGKILL:
         where += f" (it had ended with {ended})"
     again = _in_a_child(lambda: os._exit(main([*_command(corpus, name), "--resume"])), log=log)
     output = (
-        f"exit code {again}: {log.read_text()[-300:]}" if again else differences(out, whole.folder)
+        f"exit code {again}: {log.read_text()[-300:]}"
+        if again
+        else differences(out, reference.folder)
     )
     return Killed(where, not output, output)
 
 
-def differences(ours: Path, theirs: Path) -> str:
+def differences(folder: Path, other: Path) -> str:
     """What two finished runs differ in, of all that must not."""
-    files = [file.relative_to(theirs) for name in _SAME for file in sorted(theirs.glob(name))]
+    files = [file.relative_to(other) for name in _SAME for file in sorted(other.glob(name))]
     result = [
-        str(file) for file in files if (ours / file).read_bytes() != (theirs / file).read_bytes()
+        str(file) for file in files if (folder / file).read_bytes() != (other / file).read_bytes()
     ]
     assert len(files) >= len(_SAME), files
-    if _metrics(ours) != _metrics(theirs):
+    if _metrics(folder) != _metrics(other):
         result.append("metrics.jsonl")
-    left = {path.name for path in ours.iterdir()} - {path.name for path in theirs.iterdir()}
+    left = {path.name for path in folder.iterdir()} - {path.name for path in other.iterdir()}
     return ", ".join([*result, *(f"{name} is left" for name in sorted(left))])
 
 
-def points(whole: Whole, count: int, *, seed: int) -> list[tuple[int, float]]:
+def points(reference: Whole, count: int, *, seed: int) -> list[tuple[int, float]]:
     """Where to kill: touches of which half are inside the writing of a folder, and moments."""
     chance = random.Random(seed)
-    every = range(1, len(whole.touches) + 1)
-    writing = [at for at in every if "/." in whole.touches[at - 1]]
+    every = range(1, len(reference.touches) + 1)
+    writing = [touch for touch in every if "/." in reference.touches[touch - 1]]
     inside = chance.sample(writing, k=count // 4)
     anywhere = chance.sample(every, k=count // 2 - count // 4)
-    moments = [chance.uniform(0.02, whole.seconds) for _ in range(count - count // 2)]
-    return [*((at, 0.0) for at in inside + anywhere), *((0, after) for after in moments)]
+    moments = [chance.uniform(0.02, reference.seconds) for _ in range(count - count // 2)]
+    return [*((touch, 0.0) for touch in inside + anywhere), *((0, after) for after in moments)]
 
 
 def _metrics(run: Path) -> list[dict[str, object]]:
@@ -174,12 +178,15 @@ def _in_a_child(work: Callable[[], None], *, log: Path, kill_after: float = 0.0)
 def harness(corpus: Path, count: int, *, seed: int) -> list[Killed]:
     """Kill a run at so many points, and say what became of each."""
     write_corpus(corpus)
-    whole = whole_run(corpus)
+    reference = whole_run(corpus)
     killed: list[Killed] = []
-    for number, (touch, after) in enumerate(points(whole, count, seed=seed), 1):
-        single = kill_and_go_on(corpus, whole, name=f"killed-{number}", touch=touch, after=after)
+    for number, (touch, after) in enumerate(points(reference, count, seed=seed), 1):
+        single = kill_and_go_on(
+            corpus, reference, name=f"killed-{number}", touch=touch, after=after
+        )
         print(
-            f"{number:3} {'equal' if single.equal else 'DIFFERS'}  {single.where}  {single.said}",
+            f"{number:3} {'equal' if single.equal else 'DIFFERS'}  {single.where}  "
+            f"{single.difference}",
             flush=True,
         )
         killed.append(single)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import SMALL, Run, Said, Transduce, in_a_process, refuses, write_corpus
+from tests.conftest import SMALL, CommandResult, Run, Transduce, in_a_process, refuses, write_corpus
 
 BROKEN = Path("/proc/self/mem")
 """Its first page cannot be read: EIO, as from a failing disk."""
@@ -23,7 +23,7 @@ def bundle(run: Run, tmp_path: Path) -> Path:
     return tmp_path / "bundle"
 
 
-def train(transduce: Transduce, corpus: Path, *words: object, out: str = "run") -> Said:
+def train(transduce: Transduce, corpus: Path, *words: object, out: str = "run") -> CommandResult:
     files = ("--source", corpus / "train.src", "--target", corpus / "train.rev")
     return transduce("train", *files, *SMALL, "--out", corpus / out, *words)
 

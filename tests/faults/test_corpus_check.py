@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import Said, Transduce, refuses
+from tests.conftest import CommandResult, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
 from transduce.config import load_recipe, warnings
@@ -15,7 +15,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(transduce: Transduce, corpus: Path, *words: object) -> Said:
+def check(transduce: Transduce, corpus: Path, *words: object) -> CommandResult:
     files = ("--source", corpus / "train.en", "--target", corpus / "train.de")
     return transduce("check", *files, "--set", "tokenizer.vocab_size=97", *words)
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, Said, Transduce, refuses
+from tests.conftest import CommandResult, Run, Transduce, refuses
 from tests.faults.test_damaged_files import forge
 
 WEIGHTS = "model.safetensors"
@@ -33,7 +33,7 @@ def flip(file: Path) -> None:
     file.write_bytes(data)
 
 
-def resumed(transduce: Transduce, run: Run, folder: Path) -> Said:
+def resumed(transduce: Transduce, run: Run, folder: Path) -> CommandResult:
     """Resume a run where its corpus is; a model of the same weights must come out."""
     result = transduce("train", "--resume", "--out", folder)
     assert result.code == 0, result.err

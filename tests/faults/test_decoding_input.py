@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, Said, Transduce, refuses
+from tests.conftest import CommandResult, Run, Transduce, refuses
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import TokenizerConfig
@@ -28,7 +28,7 @@ def out(tmp_path: Path) -> Path:
 def translated(run: Run, transduce: Transduce, out: Path) -> Transduce:
     """Translate LINES with the trained model, into a file."""
 
-    def call(*words: object, stdin: bytes = LINES) -> Said:
+    def call(*words: object, stdin: bytes = LINES) -> CommandResult:
         return transduce("translate", run.folder, "-o", out / "text", *words, stdin=stdin)
 
     return call

@@ -179,7 +179,7 @@ def test_a_translation_that_cannot_be_written_leaves_the_old_file(
     words = ("translate", model, "--engine", "torch", "-i", model.parent / "a.txt", "-o", out)
 
     for touch in (1, 2, 3):
-        with failing(out.parent, at=touch, failure=failure):
+        with failing(out.parent, touch=touch, failure=failure):
             result = transduce(*words)
         full = failure == "full once"
         assert result.code == (1 if full else 2), result
@@ -252,7 +252,7 @@ def test_a_run_on_a_full_disk_stops_with_one_line_and_can_be_gone_on_with(
     touch = 0
     while True:
         touch += chance.randint(20, 60)
-        with failing(out.parent, at=touch, failure="full once") as disk:
+        with failing(out.parent, touch=touch, failure="full once") as disk:
             result = transduce(*words, "--resume")
         if result.code == 0:
             break

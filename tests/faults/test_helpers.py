@@ -52,11 +52,11 @@ def children(pid: int) -> list[int]:
     return result
 
 
-def until(said: str, seconds: float, what: Callable[[], object]) -> None:
+def until(content: str, seconds: float, what: Callable[[], object]) -> None:
     """Wait for something to be true."""
     deadline = time.monotonic() + seconds
     while not what():
-        assert time.monotonic() < deadline, said
+        assert time.monotonic() < deadline, content
         time.sleep(0.05)
 
 

@@ -54,10 +54,10 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_translation_imports_nothing_needless(
     bundle: Path, engine: str, also: set[str], tmp_path: Path
 ):
-    asked = ["translate", str(bundle), "--engine", engine, "--output", str(tmp_path / "out")]
+    arguments = ["translate", str(bundle), "--engine", engine, "--output", str(tmp_path / "out")]
 
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *asked],
+        [sys.executable, "-c", PROGRAM, *arguments],
         input=b"a dog runs\n",
         capture_output=True,
         check=True,

@@ -94,12 +94,12 @@ def test_an_old_checkpoint_resumes_to_the_same_weights(resumed: Path, file: str)
 def test_the_resumed_run_s_average_is_the_old_versions_model(resumed: Path):
     """That version chose it because all BLEU were 0.00; now chrF2 decides such ties."""
     checkpoints = list_checkpoints(resumed / "checkpoints")
-    ours = average_weights([load_weights(checkpoint) for checkpoint in checkpoints])
-    theirs = read_weights(OLD / "bundle" / "model.safetensors")
+    actual = average_weights([load_weights(checkpoint) for checkpoint in checkpoints])
+    old_weights = read_weights(OLD / "bundle" / "model.safetensors")
 
-    assert ours.keys() == theirs.keys()
-    for name, weight in ours.items():
-        old = torch.from_numpy(theirs[name])
+    assert actual.keys() == old_weights.keys()
+    for name, weight in actual.items():
+        old = torch.from_numpy(old_weights[name])
         torch.testing.assert_close(weight, old, rtol=0, atol=0 if SAME_MACHINE else 1e-3)
 
 

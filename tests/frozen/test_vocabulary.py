@@ -30,8 +30,6 @@ IDIOSYNCRATIC = frozenset(
     ]
 )
 """Everyday words that were names and say nothing about what they name."""
-MAXIMA: dict[str, int] = {"tests": 266}
-"""Package of src, or another folder -> number of its idiosyncratic names. Others have none."""
 SHARED_CLASS_NAMES: frozenset[str] = frozenset()
 """Names that more than one public class has. To be emptied, never extended."""
 TERMS = (
@@ -89,18 +87,8 @@ def prose() -> str:
     return " ".join(text.lower().split())
 
 
-def test_no_package_gains_an_idiosyncratic_name():
-    counts = idiosyncratic_counts()
-    above = {name: count for name, count in counts.items() if count > MAXIMA.get(name, 0)}
-
-    assert above == {}, f"rename what is called {', '.join(sorted(IDIOSYNCRATIC))}"
-
-
-def test_the_maxima_are_lowered_to_the_counts():
-    counts = idiosyncratic_counts()
-    below = {name: counts[name] for name, most in MAXIMA.items() if counts[name] < most}
-
-    assert below == {}, "lower MAXIMA to these counts (remove a package that has none)"
+def test_no_name_is_idiosyncratic():
+    assert idiosyncratic_counts() == {}, f"rename what is called {', '.join(sorted(IDIOSYNCRATIC))}"
 
 
 def test_a_class_name_names_one_class():

@@ -24,7 +24,7 @@ pytest.importorskip(
 
 
 class Made:
-    """A folder of theirs, its model and tokenizer, the bundle, and their id of each of ours."""
+    """A Hugging Face folder, its model and tokenizer, the bundle; and ids of our pieces there."""
 
     def __init__(self, folder: Path, *, scaled: bool) -> None:
         sides = [
@@ -66,7 +66,7 @@ class Made:
         self.tokenizer = transformers.MarianTokenizer.from_pretrained(folder)
         self.bundle = import_marian(folder)
         size = self.bundle.tokenizer.vocab_size
-        self.theirs = [table[name] for name in self.bundle.tokenizer.pieces(range(size))]
+        self.reference_ids = [table[name] for name in self.bundle.tokenizer.pieces(range(size))]
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["scaled", "not scaled"])
@@ -81,20 +81,21 @@ def test_the_logits_are_equal(made: Made):
     )
 
     with torch.no_grad():
-        ours = made.bundle.model(source, None, target)
-        theirs = made.model(
-            torch.tensor(made.theirs)[source], decoder_input_ids=torch.tensor(made.theirs)[target]
-        ).logits[..., made.theirs]
+        logits = made.bundle.model(source, None, target)
+        expected = made.model(
+            torch.tensor(made.reference_ids)[source],
+            decoder_input_ids=torch.tensor(made.reference_ids)[target],
+        ).logits[..., made.reference_ids]
 
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-    assert ours.std() > 0.5
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+    assert logits.std() > 0.5
 
 
 def test_text_is_cut_alike(made: Made):
     for text in map(tidy, SENTENCES[:3] + tuple(item for item in ODD if "<" not in item)):
-        ours = [*made.bundle.tokenizer.encode(text), 0]
+        ids = [*made.bundle.tokenizer.encode(text), 0]
 
-        assert [made.theirs[i] for i in ours] == made.tokenizer(text).input_ids, text
+        assert [made.reference_ids[i] for i in ids] == made.tokenizer(text).input_ids, text
 
 
 def test_greedy_search_says_the_same(made: Made):
@@ -104,15 +105,15 @@ def test_greedy_search_says_the_same(made: Made):
         config = SearchConfig(beam=1, extra=7)
 
         result = engine.search([Request(tuple(ids))], config)[0][0].ids
-        theirs = made.model.generate(
-            torch.tensor([[*(made.theirs[i] for i in ids), 11]]),
+        expected = made.model.generate(
+            torch.tensor([[*(made.reference_ids[i] for i in ids), 11]]),
             num_beams=1,
             do_sample=False,
             bad_words_ids=[[5]],
             max_length=config.limit(len(ids)) + 1,
         )
 
-        assert [made.theirs[i] for i in result] == theirs[0, 1:].tolist()
+        assert [made.reference_ids[i] for i in result] == expected[0, 1:].tolist()
 
 
 def test_the_bundle_holds_the_same_model(made: Made, tmp_path: Path):

@@ -53,25 +53,25 @@ def folder(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_tokenizers_give_the_same_ids_for_odd_text(bundle: Bundle, folder: Path):
-    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    reference = transformers.MarianTokenizer.from_pretrained(folder)
 
     for text in map(tidy, (*ODD, *SENTENCES)):
-        assert theirs(text).input_ids == [*bundle.tokenizer.encode(text), 0], text
+        assert reference(text).input_ids == [*bundle.tokenizer.encode(text), 0], text
 
 
 def test_the_tokenizers_give_the_same_ids_for_text_of_the_target(bundle: Bundle, folder: Path):
-    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    reference = transformers.MarianTokenizer.from_pretrained(folder)
 
     for text in map(tidy, (*ODD, "ein kleines Haus")):
-        ids = theirs(text_target=text).input_ids
+        ids = reference(text_target=text).input_ids
         assert ids == [*bundle.tokenizer.target.encode(text), 0], text
 
 
 def test_the_tokenizers_join_pieces_to_the_same_text(bundle: Bundle, folder: Path):
-    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    reference = transformers.MarianTokenizer.from_pretrained(folder)
     ids = bundle.tokenizer.target.encode("ein kleines Haus am Fluss")
 
-    text = theirs.decode([*ids, 0], skip_special_tokens=True)
+    text = reference.decode([*ids, 0], skip_special_tokens=True)
 
     assert text == bundle.tokenizer.decode(ids) == "ein kleines Haus am Fluss"
 
@@ -83,11 +83,11 @@ def test_the_logits_are_equal(bundle: Bundle, folder: Path):
     kept = source != bundle.tokenizer.pad
 
     with torch.no_grad():
-        theirs = model(source, attention_mask=kept.long(), decoder_input_ids=target).logits
-        ours = bundle.model(source, kept[:, None, None], target)
+        expected = model(source, attention_mask=kept.long(), decoder_input_ids=target).logits
+        logits = bundle.model(source, kept[:, None, None], target)
 
-    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-4)
-    assert ours.std() > 0.5
+    torch.testing.assert_close(expected, logits, rtol=0, atol=1e-4)
+    assert logits.std() > 0.5
 
 
 def test_greedy_search_says_the_same(bundle: Bundle, folder: Path):
@@ -100,13 +100,13 @@ def test_greedy_search_says_the_same(bundle: Bundle, folder: Path):
 
 
 def test_another_model_is_found_out(tmp_path: Path):
-    ours, theirs = (bundle_of(CONFIG, one_vocabulary()) for _ in range(2))
+    exported, other = (bundle_of(CONFIG, one_vocabulary()) for _ in range(2))
     with torch.no_grad():
-        theirs.model.embedding.weight[:-1].roll(1, 0)
-        theirs.model.embedding.weight[:-1] *= -1.0
-    write_huggingface(theirs, tmp_path / "marian")
+        other.model.embedding.weight[:-1].roll(1, 0)
+        other.model.embedding.weight[:-1] *= -1.0
+    write_huggingface(other, tmp_path / "marian")
 
-    proof = prove_huggingface(ours, tmp_path / "marian", SENTENCES)
+    proof = prove_huggingface(exported, tmp_path / "marian", SENTENCES)
 
     assert not proof.holds
     assert proof.gap is not None

@@ -12,11 +12,11 @@ pytest.importorskip("pymarian", reason="pymarian is not installed: pip install -
 
 
 def test_another_model_is_found_out(tmp_path: Path):
-    ours, theirs = (bundle_of(CONFIG, one_vocabulary()) for _ in range(2))
-    theirs.model.embedding.weight.data[:-1] *= -1.0
-    write_marian_npz(theirs, tmp_path / "npz")
+    exported, other = (bundle_of(CONFIG, one_vocabulary()) for _ in range(2))
+    other.model.embedding.weight.data[:-1] *= -1.0
+    write_marian_npz(other, tmp_path / "npz")
 
-    proof = prove_marian_npz(ours, tmp_path / "npz", SENTENCES[:2])
+    proof = prove_marian_npz(exported, tmp_path / "npz", SENTENCES[:2])
 
     assert not proof.holds
     assert proof.gap is not None

@@ -124,9 +124,9 @@ def test_the_tokenizer_of_huggingface_reads_a_target_tag(tmp_path: Path):
         bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer), tmp_path / "model"
     )
 
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")(f">>de<<{ENGLISH[0]}")
+    encoded = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")(f">>de<<{ENGLISH[0]}")
     again = import_marian(tmp_path / "model")
 
-    assert theirs["input_ids"] == [*tokenizer.encode(f"<2de> {ENGLISH[0]}"), 0]
-    assert again.tokenizer.encode(f">>de<<{ENGLISH[0]}") == theirs["input_ids"][:-1]
+    assert encoded["input_ids"] == [*tokenizer.encode(f"<2de> {ENGLISH[0]}"), 0]
+    assert again.tokenizer.encode(f">>de<<{ENGLISH[0]}") == encoded["input_ids"][:-1]
     assert [str(pair) for pair in again.directions] == ["en-de"]

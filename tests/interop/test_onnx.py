@@ -78,10 +78,10 @@ def test_a_padded_batch_with_and_without_a_cache(folder: Path, stored: int):
 
     with torch.no_grad():
         kept = torch.from_numpy(source != pad)[:, None, None]
-        ours = bundle.model(torch.from_numpy(source), kept, torch.from_numpy(target))
-    theirs = torch.from_numpy(np.concatenate(logits, axis=1))
-    torch.testing.assert_close(theirs[..., :-1], ours[..., :-1], rtol=0, atol=1e-4)
-    assert (theirs[..., -1] < theirs[..., :-1].min()).all()  # PAD is never output
+        expected = bundle.model(torch.from_numpy(source), kept, torch.from_numpy(target))
+    actual = torch.from_numpy(np.concatenate(logits, axis=1))
+    torch.testing.assert_close(actual[..., :-1], expected[..., :-1], rtol=0, atol=1e-4)
+    assert (actual[..., -1] < actual[..., :-1].min()).all()  # PAD is never output
 
 
 @pytest.mark.parametrize("kind", ["bpe", "char"])
@@ -89,21 +89,21 @@ def test_the_tokenizers_agree_on_odd_text(kind: str, tmp_path: Path):
     tokenizer = one_vocabulary(kind="char" if kind == "char" else "bpe")
     bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
     write_onnx(bundle, tmp_path / "model")
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
-    theirs.encode_special_tokens = True
+    reference = tokenizers.Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
+    reference.encode_special_tokens = True
 
     for text in map(tidy, (*ODD, *SENTENCES)):
         ids = tokenizer.encode(text)
-        assert theirs.encode(text).ids == [*ids, 0], text
-        assert 1 in ids or theirs.decode(ids) == tokenizer.decode(ids), text
+        assert reference.encode(text).ids == [*ids, 0], text
+        assert 1 in ids or reference.decode(ids) == tokenizer.decode(ids), text
 
 
 def test_another_model_is_found_out(tmp_path: Path):
-    ours, theirs = (bundle_of(CONFIG, one_vocabulary()) for _ in range(2))
-    theirs.model.embedding.weight.data[:-1] *= -1.0
-    write_onnx(theirs, tmp_path / "model")
+    bundle, other = (bundle_of(CONFIG, one_vocabulary()) for _ in range(2))
+    other.model.embedding.weight.data[:-1] *= -1.0
+    write_onnx(other, tmp_path / "model")
 
-    proof = prove_onnx(ours, tmp_path / "model", SENTENCES[:2])
+    proof = prove_onnx(bundle, tmp_path / "model", SENTENCES[:2])
 
     assert not proof.holds
     assert proof.gap is not None

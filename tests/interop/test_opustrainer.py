@@ -34,6 +34,6 @@ def test_a_pair_is_varied_alike(
 ):
     pair = Pair(" ".join(source) + end, " ".join(target) + end)
 
-    (theirs,) = oracle(["\t".join(pair)])
+    (expected,) = oracle(["\t".join(pair)])
 
-    assert "\t".join(vary(pair, config, Random(1))) == theirs
+    assert "\t".join(vary(pair, config, Random(1))) == expected

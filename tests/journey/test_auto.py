@@ -27,7 +27,7 @@ def test_a_run_keeps_the_number_it_was_begun_with_and_so_its_bits(
 ):
     write_corpus(tmp_path)
     room(monkeypatch, 10_000_000)
-    whole = train(transduce, tmp_path, "whole")
+    uninterrupted = train(transduce, tmp_path, "whole")
 
     def stopped(*given: object, **named: object) -> None:
         raise KeyboardInterrupt
@@ -38,13 +38,13 @@ def test_a_run_keeps_the_number_it_was_begun_with_and_so_its_bits(
     room(monkeypatch, 10**12)
     resumed = train(transduce, tmp_path, "resumed", "--resume")
 
-    (note,) = (line for line in whole.splitlines() if line.startswith("micro-batches of "))
+    (note,) = (line for line in uninterrupted.splitlines() if line.startswith("micro-batches of "))
     size = note.split(":")[0]
     assert 0 < int(size.split()[2].replace(",", "")) < 4096
     assert note in begun
     assert f"{size}, as before" in resumed
-    ours, theirs = (tmp_path / run / "model/model.safetensors" for run in ("whole", "resumed"))
-    assert ours.read_bytes() == theirs.read_bytes()
+    expected, actual = (tmp_path / run / "model/model.safetensors" for run in ("whole", "resumed"))
+    assert expected.read_bytes() == actual.read_bytes()
 
 
 def test_any_other_word_is_refused(transduce: Transduce):

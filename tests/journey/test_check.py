@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.conftest import SMALL, Said, Transduce
+from tests.conftest import SMALL, CommandResult, Transduce
 from tests.sentences import sentences, write_sides
 
 from transduce.config import load_recipe
@@ -26,7 +26,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(transduce: Transduce, corpus: Path, *words: object, name: str = "train") -> Said:
+def check(transduce: Transduce, corpus: Path, *words: object, name: str = "train") -> CommandResult:
     files = ("--source", corpus / f"{name}.en", "--target", corpus / f"{name}.de")
     small = ("--set", "tokenizer.vocab_size=97")
     return transduce("check", *files, *small, *words)

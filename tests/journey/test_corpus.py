@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from sacrebleu.dataset import DATASETS
-from tests.conftest import Said, Transduce, refuses
+from tests.conftest import CommandResult, Transduce, refuses
 from tests.sentences import sentences, write_sides
 
 from transduce.corpus_check.fingerprint import fold
@@ -35,7 +35,7 @@ def sides(folder: Path, name: str) -> str:
     return f"{folder}/{name}.en,{folder}/{name}.de"
 
 
-def build(transduce: Transduce, folder: Path, *words: object) -> Said:
+def build(transduce: Transduce, folder: Path, *words: object) -> CommandResult:
     return transduce("corpus", "build", *words, *LANGUAGES, "--out", folder / "out")
 
 
@@ -172,7 +172,7 @@ def test_too_few_pairs_and_a_full_folder_are_refused(transduce: Transduce, folde
     refuses(build(transduce, folder, sides(folder, "train")), "out is not an empty folder")
 
 
-def get(transduce: Transduce, folder: Path, name: str, target: str = "de") -> Said:
+def get(transduce: Transduce, folder: Path, name: str, target: str = "de") -> CommandResult:
     languages = ("--source-lang", "en", "--target-lang", target)
     return transduce("corpus", "get", name, *languages, "--out", folder / "got")
 

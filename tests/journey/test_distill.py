@@ -36,7 +36,7 @@ def student(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("student") / "student"
     result = in_a_process(*words(run, folder), cwd=run.corpus)
     assert result.returncode == 0, result.stderr.decode()
-    return Run(folder=folder, corpus=run.corpus, said=result)
+    return Run(folder=folder, corpus=run.corpus, process=result)
 
 
 ROWS = [
@@ -47,7 +47,7 @@ ROWS = [
 
 
 def test_one_table_compares_teacher_and_student(student: Run):
-    output = student.said.stdout.decode()
+    output = student.process.stdout.decode()
 
     header, *rows = output.splitlines()[:9]
     names = header.split()

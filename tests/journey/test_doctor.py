@@ -44,9 +44,9 @@ def test_json_is_one_object_that_counts_its_faults(
 
     result = transduce("doctor", "--json")
 
-    told = json.loads(result.out)
-    last = told["checks"][-1]
-    assert result.code == told["faults"] == 1
+    report = json.loads(result.out)
+    last = report["checks"][-1]
+    assert result.code == report["faults"] == 1
     assert (last["heading"], last["name"], last["finding"]["state"]) == (
         *("Self-test", "a tiny model"),
         "FAULT",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, Said, Transduce, refuses
+from tests.conftest import CommandResult, Run, Transduce, refuses
 
 SRT = (
     "1\r\n00:00:01,000 --> 00:00:02,000\r\n{0}\r\n\r\n2\r\n00:00:03,000 --> 00:00:04,000\r\n{1}\r\n"
@@ -12,7 +12,7 @@ SRT = (
 
 @pytest.fixture
 def translated(run: Run, transduce: Transduce) -> Transduce:
-    def call(*words: object, stdin: str = "") -> Said:
+    def call(*words: object, stdin: str = "") -> CommandResult:
         return transduce("translate", run.folder, "--engine", "torch", *words, stdin=stdin.encode())
 
     return call
@@ -64,11 +64,11 @@ def test_files_are_read_and_written_whole(translated: Transduce, lines: list[str
 
 
 def test_settings_of_the_search_hold(translated: Transduce):
-    asked = ("--max-length", 1, "--beam", 1)
+    options = ("--max-length", 1, "--beam", 1)
 
-    result = translated("--format", "text", *asked, stdin="1 2 3\n")
+    result = translated("--format", "text", *options, stdin="1 2 3\n")
 
-    assert result.out == translated(*asked, stdin="1 2 3\n").out
+    assert result.out == translated(*options, stdin="1 2 3\n").out
     assert result.out != translated(stdin="1 2 3\n").out
 
 

@@ -35,7 +35,7 @@ def test_a_run_leaves_what_its_folder_promises(run: Run):
 
 
 def test_a_run_tells_what_it_does_on_stderr_and_its_scores_on_stdout(run: Run):
-    talk, data = run.said.stderr.decode(), run.said.stdout.decode()
+    talk, data = run.process.stderr.decode(), run.process.stdout.decode()
 
     assert "kept 500 pairs" in talk
     assert "481 pairs to train on, 19 to validate, 40 to test" in talk
@@ -46,8 +46,8 @@ def test_a_run_tells_what_it_does_on_stderr_and_its_scores_on_stdout(run: Run):
 
 
 def test_a_log_is_no_screen(run: Run):
-    assert b"\x1b" not in run.said.stderr
-    assert b"\r" not in run.said.stderr
+    assert b"\x1b" not in run.process.stderr
+    assert b"\r" not in run.process.stderr
 
 
 def test_metrics_hold_every_validation_with_its_signature(run: Run):
@@ -178,8 +178,8 @@ def test_results_tell_how_the_text_was_decoded(run: Run):
     results = json.loads((run.folder / "results.json").read_text())
 
     assert "length penalty 0.6, repetitive lines retried (" in results["test"]["decoding"]
-    assert results["test"]["decoding"] in run.said.stdout.decode()
-    assert "greedy, repetition not retried" in run.said.stderr.decode()
+    assert results["test"]["decoding"] in run.process.stdout.decode()
+    assert "greedy, repetition not retried" in run.process.stderr.decode()
 
 
 def test_translations_made_elsewhere_are_scored_without_a_model(run: Run, transduce: Transduce):

@@ -92,8 +92,8 @@ def test_text_that_tells_nothing_gets_a_warning(run: Run, transduce: Transduce) 
     named = transduce("check", *files, *small, "--source-lang", "a", "--target-lang", "b")
     listed = json.loads(transduce("check", *files, *small, "--json").out)["report"]
 
-    assert UNKNOWN in run.said.stderr.decode()
-    assert "--source-lang CODE --target-lang CODE" in run.said.stderr.decode()
+    assert UNKNOWN in run.process.stderr.decode()
+    assert "--source-lang CODE --target-lang CODE" in run.process.stderr.decode()
     assert UNKNOWN in checked.out
     assert listed["language_warning"].startswith(UNKNOWN)
     assert "unknown" not in named.out

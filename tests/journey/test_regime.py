@@ -51,5 +51,5 @@ def test_a_run_in_bfloat16_says_so_and_writes_float32(transduce: Transduce, tmp_
 def test_a_run_says_which_precision_was_chosen_and_why(run: Run):
     chosen = choose_precision(TrainConfig(), CPU)
 
-    (line,) = [line for line in run.said.stderr.decode().splitlines() if "computing in" in line]
+    (line,) = [line for line in run.process.stderr.decode().splitlines() if "computing in" in line]
     assert line.endswith(f"computing in {chosen.name}: {chosen.reason} (train.precision)")

@@ -5,7 +5,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, Said, Transduce, refuses
+from tests.conftest import CommandResult, Run, Transduce, refuses
 
 from transduce.inference.engines import forking
 
@@ -118,7 +118,7 @@ def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transd
 
     def report(
         *words: object, hypotheses: Path = good, target: Path = ref, to: Path = page
-    ) -> Said:
+    ) -> CommandResult:
         files = ("--hypotheses", hypotheses, "--target", target, "--report", to)
         return transduce("evaluate", *files, *words)
 

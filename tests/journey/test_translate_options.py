@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Run, Said, Transduce, made, refuses
+from tests.conftest import CommandResult, Run, Transduce, made, refuses
 
 LINES = "1 2 3\n\n4 0 1 2\n0 3\n"
 
@@ -27,18 +27,18 @@ def calibrated(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translated(run: Run, transduce: Transduce) -> Transduce:
     """Translate LINES, or other `stdin`, with the trained model."""
 
-    def call(*words: object, stdin: bytes = LINES.encode()) -> Said:
+    def call(*words: object, stdin: bytes = LINES.encode()) -> CommandResult:
         return transduce("translate", run.folder, *words, stdin=stdin)
 
     return call
 
 
-def objects(result: Said) -> list[dict[str, Any]]:
+def objects(result: CommandResult) -> list[dict[str, Any]]:
     assert result.code == 0, result.err
     return [json.loads(line) for line in result.out.splitlines()]
 
 
-def texts(result: Said) -> list[str]:
+def texts(result: CommandResult) -> list[str]:
     assert result.code == 0, result.err
     return result.out.splitlines()
 
@@ -116,7 +116,7 @@ def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tm
         memory.add(Entry(source=s, target=t, context=c, **codes) for s, t, c in pairs)
         tmx.write_text("".join(tmx_lines(list(memory.entries())[:1])))
 
-    def translated(*words: object) -> Said:
+    def translated(*words: object) -> CommandResult:
         return transduce("translate", model, *words, stdin=LINES.encode())
 
     plain, result = texts(translated()), translated("--memory", store)

@@ -47,8 +47,8 @@ pytestmark = pytest.mark.slow
 
 def outside(**more: str) -> Mapping[str, str]:
     """The surroundings of a shell that knows nothing of this checkout."""
-    ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    return {name: value for name, value in os.environ.items() if name not in ours} | more
+    variables = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    return {name: value for name, value in os.environ.items() if name not in variables} | more
 
 
 def call(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -140,7 +140,7 @@ def nowhere(tmp_path: Path) -> Path:
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path):
     source = ROOT / "src"
-    ours = {
+    expected = {
         path.relative_to(source).as_posix()
         for path in (source / "transduce").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
@@ -149,7 +149,7 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path):
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if name.startswith("transduce/")}
 
-    assert held == ours
+    assert held == expected
     data = {"recipes/tiny.toml", "demo/words.toml", "demo/scenes.toml"}
     assert {"transduce/py.typed", *(f"transduce/{name}" for name in data)} <= held
 
@@ -241,7 +241,7 @@ def test_the_demo_begins_to_learn(command: Path, nowhere: Path):
     while demo.poll() is None and not metrics.exists() and time.monotonic() < patience:
         time.sleep(0.5)
     demo.send_signal(signal.SIGTERM)
-    _, told = demo.communicate()
+    _, errors = demo.communicate()
 
-    assert metrics.exists(), told
+    assert metrics.exists(), errors
     assert demo.returncode == 128 + signal.SIGTERM

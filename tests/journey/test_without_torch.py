@@ -72,13 +72,13 @@ def without_torch(lines: list[list[str]], cwd: Path) -> list[tuple[str, int, str
 def test_every_command_of_a_runtime_prints_what_it_does_with_torch(
     run: Run, transduce: Transduce, tmp_path: Path
 ):
-    (ours := tmp_path / "ours").mkdir()
-    (theirs := tmp_path / "theirs").mkdir()
+    (numpy_folder := tmp_path / "ours").mkdir()
+    (torch_folder := tmp_path / "theirs").mkdir()
 
-    result = without_torch(command_lines(run, ours), tmp_path)
+    result = without_torch(command_lines(run, numpy_folder), tmp_path)
 
     assert [(name, code) for name, code, _, _ in result if code] == [], result
-    for argv, (_, _, out, err) in zip(command_lines(run, theirs), result, strict=True):
+    for argv, (_, _, out, err) in zip(command_lines(run, torch_folder), result, strict=True):
         actual = transduce(*argv)
         if argv[0] in ("score", "alternatives", "evaluate"):
             numbers = [
@@ -97,7 +97,7 @@ def test_every_command_of_a_runtime_prints_what_it_does_with_torch(
             assert "only training needs it: pip install 'transduce[train]'" in out
             assert "two translations on cpu" in out
     ours_map, theirs_map = (
-        json.loads((folder / "map.json").read_text()) for folder in (ours, theirs)
+        json.loads((folder / "map.json").read_text()) for folder in (numpy_folder, torch_folder)
     )
     np.testing.assert_allclose(ours_map["cross"], theirs_map["cross"], atol=2e-4)
     assert ours_map["text"] == theirs_map["text"]

@@ -83,7 +83,7 @@ def test_rows_but_b_split_the_width_evenly_among_their_heads(row: Row):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "differences"),
     [
         ("A1", {"heads": 1, "d_k": 512, "d_v": 512}),
         ("A2", {"heads": 4, "d_k": 128, "d_v": 128}),
@@ -106,8 +106,10 @@ def test_rows_but_b_split_the_width_evenly_among_their_heads(row: Row):
         ("big", {"d_model": 1024, "d_ff": 4096, "heads": 16, "dropout": 0.3}),
     ],
 )
-def test_a_rows_model_differs_from_the_base_model_as_printed(name: str, said: dict[str, object]):
-    assert model_of(find(name)) == replace(ModelConfig(), **said)
+def test_a_rows_model_differs_from_the_base_model_as_printed(
+    name: str, differences: dict[str, object]
+):
+    assert model_of(find(name)) == replace(ModelConfig(), **differences)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

@@ -52,19 +52,19 @@ def test_the_optimizer_is_adam_with_the_papers_numbers(tiny: Transformer):
 
 def test_without_weight_decay_the_optimizer_moves_as_adam_does():
     start = torch.randn(7, 11, generator=torch.Generator().manual_seed(0))
-    ours, adams = nn.Linear(11, 7, bias=False), nn.Parameter(start.clone())
-    ours.weight.data.copy_(start)
-    (made,) = make_optimizers(ours, TrainConfig())
+    linear, adams = nn.Linear(11, 7, bias=False), nn.Parameter(start.clone())
+    linear.weight.data.copy_(start)
+    (made,) = make_optimizers(linear, TrainConfig())
     made.param_groups[0]["lr"] = 0.01
     adam = torch.optim.Adam([adams], lr=0.01, betas=(0.9, 0.98), eps=1e-9)
 
     for seed in range(5):
         grad = torch.randn(7, 11, generator=torch.Generator().manual_seed(seed))
-        ours.weight.grad, adams.grad = grad, grad.clone()
+        linear.weight.grad, adams.grad = grad, grad.clone()
         made.step()
         adam.step()
 
-    torch.testing.assert_close(ours.weight, adams)
+    torch.testing.assert_close(linear.weight, adams)
 
 
 def test_dropout_and_label_smoothing_are_a_tenth():

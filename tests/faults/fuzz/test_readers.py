@@ -80,10 +80,10 @@ def test_pairs(tmp_path_factory: pytest.TempPathFactory, source: bytes, target: 
 @quick
 @given(LINES, st.integers(0, 200), st.integers(0, 200), st.integers(0, 255))
 def test_damaged_gzip(
-    tmp_path_factory: pytest.TempPathFactory, text: bytes, at: int, end: int, byte: int
+    tmp_path_factory: pytest.TempPathFactory, text: bytes, offset: int, end: int, byte: int
 ):
     packed = bytearray(gzip.compress(text * 9, mtime=0))
-    packed[at % len(packed)] = byte
+    packed[offset % len(packed)] = byte
     file = tmp_path_factory.mktemp("gzip") / "a.gz"
     file.write_bytes(packed[: max(1, len(packed) - end // 4)])
 
@@ -142,8 +142,8 @@ KEYS = st.sampled_from(
 @example([("train.seed", "[" * 5000)])
 @example([("train.seed", "9" * 5000)])
 @example([("search.alpha", "nan"), ("model.d_model", "{a.b.c.d=1}")])
-def test_overrides(said: list[tuple[str, str]]):
-    tame(lambda: load_recipe("tiny", [f"{key}={value}" for key, value in said]))
+def test_overrides(overrides: list[tuple[str, str]]):
+    tame(lambda: load_recipe("tiny", [f"{key}={value}" for key, value in overrides]))
 
 
 @quick
@@ -175,8 +175,8 @@ SECTIONS = st.sampled_from(["model", "search", "languages", "cleaning", "provena
 @example("model", "d_model", 10**400)
 def test_a_config(saved: Path, section: str, key: str, value: object):
     file = saved / "config.json"
-    whole = file.read_text()
-    held = json.loads(whole)
+    content = file.read_text()
+    held = json.loads(content)
     if isinstance(held[section], dict):
         held[section][key] = value
     else:
@@ -185,7 +185,7 @@ def test_a_config(saved: Path, section: str, key: str, value: object):
     vouch(saved)
 
     tame(lambda: Bundle.load(saved))
-    file.write_text(whole)
+    file.write_text(content)
 
 
 @quick

@@ -326,17 +326,17 @@ def test_an_unknown_section_is_named(saved: Path):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "fault"),
     [
         ("d_model", 21, "model.d_model must be even"),
         ("d_model", "22", "model.d_model: "),
         ("norm", "middle", "model.norm: "),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(saved: Path, key: str, value: object, said: str):
+def test_a_setting_that_cannot_be_is_named(saved: Path, key: str, value: object, fault: str):
     edit_config(saved, lambda held: held["model"].update({key: value}))
 
-    assert said in refusal(saved)
+    assert fault in refusal(saved)
 
 
 def test_text_cleaned_otherwise_is_refused(saved: Path):

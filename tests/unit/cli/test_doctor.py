@@ -32,12 +32,12 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str | None], Non
     quick(monkeypatch)
 
     def pretend(package: str, version: str | None) -> None:
-        def found(name: str) -> str:
+        def find_version(name: str) -> str:
             if name == package and version is None:
                 raise metadata.PackageNotFoundError(name)
             return version if name == package and version is not None else ALL(name)
 
-        monkeypatch.setattr(doctor.metadata, "version", found)
+        monkeypatch.setattr(doctor.metadata, "version", find_version)
 
     return pretend
 
@@ -194,7 +194,7 @@ def test_the_table_is_aligned_under_headings_and_marks_faults_in_words():
 
 
 @pytest.mark.parametrize(
-    ("found", "least", "older"),
+    ("installed", "least", "older"),
     [
         ("2.7.1+cpu", "2.13", True),
         ("2.13.0a0+git1234567", "2.13", False),
@@ -204,8 +204,8 @@ def test_the_table_is_aligned_under_headings_and_marks_faults_in_words():
         ("1.0", "", False),
     ],
 )
-def test_releases_are_compared_as_numbers(found: str, least: str, older: bool):
-    assert doctor._older(found, least) is older
+def test_releases_are_compared_as_numbers(installed: str, least: str, older: bool):
+    assert doctor._older(installed, least) is older
 
 
 def test_cuda_devices_are_named_with_memory_and_bf16(monkeypatch: pytest.MonkeyPatch):

@@ -46,8 +46,8 @@ def findings(
     return result.report.findings
 
 
-def of_kind(found: Iterable[Finding], kind: FindingKind, part: str = "training") -> Finding:
-    return next(item for item in found if (item.kind, item.part) == (kind, part))
+def of_kind(all_findings: Iterable[Finding], kind: FindingKind, part: str = "training") -> Finding:
+    return next(item for item in all_findings if (item.kind, item.part) == (kind, part))
 
 
 def exchanged(pairs: Iterable[Pair]) -> list[Pair]:
@@ -487,15 +487,15 @@ def test_plain_text_is_folded_as_any_other(text: str):
 
 def test_examples_are_read_by_their_lines_where_that_is_quicker():
     train = [*TRAIN[:50], TRAIN[0], *TRAIN[50:]]
-    asked: list[Collection[int]] = []
+    requests: list[Collection[int]] = []
 
     def picked(lines: Collection[int]) -> list[NumberedPair]:
-        asked.append(lines)
+        requests.append(lines)
         return [item for item in numbered(train) if item.line in lines]
 
     result = inspect_corpus(
         load_recipe("tiny"), lambda: numbered(train), read_lines=picked
     ).report.findings
 
-    assert asked == [{51}]
+    assert requests == [{51}]
     assert of_kind(result, "duplicate").examples == (PairExample(51, *TRAIN[0]),)

@@ -183,9 +183,9 @@ def test_first_line_without_a_partner_is_found(
     tmp_path: Path, missing: list[int], shorter_first: bool
 ):
     lines = sentences(89)
-    whole = b"\n".join(lines)
+    data = b"\n".join(lines)
     broken = b"\n".join(line for i, line in enumerate(lines) if i not in missing)
-    files = two(tmp_path, *((broken, whole) if shorter_first else (whole, broken)))
+    files = two(tmp_path, *((broken, data) if shorter_first else (data, broken)))
 
     with pytest.raises(ValueError, match=f"look first near line {missing[0] + 1}$"):
         list(read_pairs(files))

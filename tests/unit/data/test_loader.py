@@ -27,10 +27,11 @@ def texts(corpus: Corpus, batch: Batch) -> list[str]:
     return [corpus.tokenizer.decode(row.tolist()) for row in batch.source]
 
 
-def equal(one: LoadedUpdate, other: LoadedUpdate) -> bool:
-    return len(one.batches) == len(other.batches) and all(
-        torch.equal(ours.source, theirs.source) and torch.equal(ours.target_out, theirs.target_out)
-        for ours, theirs in zip(one.batches, other.batches, strict=True)
+def equal(loaded: LoadedUpdate, other: LoadedUpdate) -> bool:
+    return len(loaded.batches) == len(other.batches) and all(
+        torch.equal(batch.source, other_batch.source)
+        and torch.equal(batch.target_out, other_batch.target_out)
+        for batch, other_batch in zip(loaded.batches, other.batches, strict=True)
     )
 
 
@@ -70,7 +71,7 @@ def test_processes_load_an_update_together_with_the_pieces_that_one_would_draw(c
     shares = [next(loader.updates(SamplerState())) for loader in loaders]
 
     def sources(*loaded: LoadedUpdate) -> list[list[int]]:
-        batches = [batch for each in loaded for batch in each.batches]
+        batches = [batch for update in loaded for batch in update.batches]
         return sorted(row[: row.index(0)] for b in batches for row in b.source.tolist())
 
     assert sources(*shares) == sources(alone)

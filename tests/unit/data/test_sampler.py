@@ -28,8 +28,8 @@ def like_multi30k(pairs: int) -> np.ndarray:
     """Lengths in pieces with the means and spreads of its training set (14.1 ± 4.7, 14.4 ± 5.3)."""
     rng = np.random.default_rng(7)
     both = rng.normal(size=(pairs, 1)) * 0.32
-    each = rng.normal(size=(pairs, 2)) * (0.11, 0.15)
-    return np.clip(np.exp(both + each + np.log((13.3, 13.5))).round(), 2, 50).astype(np.int64)
+    noise = rng.normal(size=(pairs, 2)) * (0.11, 0.15)
+    return np.clip(np.exp(both + noise + np.log((13.3, 13.5))).round(), 2, 50).astype(np.int64)
 
 
 def epoch(sampler: Sampler, number: int) -> list[UpdatePlan]:
@@ -82,8 +82,8 @@ def test_a_plan_made_in_blocks_is_the_one_made_at_once(
         patched.setattr("transduce.data.sampler._BLOCK", block)
         made = epoch(Sampler(given, config=config, seed=seed), number)
 
-    whole = planned_at_once(lengths, tokens=config.tokens, seed=seed, epoch=number)
-    assert [sorted(np.concatenate(u.micro_batches).tolist()) for u in made] == whole
+    expected = planned_at_once(lengths, tokens=config.tokens, seed=seed, epoch=number)
+    assert [sorted(np.concatenate(u.micro_batches).tolist()) for u in made] == expected
 
 
 def test_planning_an_epoch_takes_a_few_bytes_a_pair(monkeypatch: pytest.MonkeyPatch):
@@ -117,16 +117,16 @@ def test_micro_batches_fit_unless_one_sentence_does_not(case: Case):
 @given(cases(), st.data())
 def test_going_on_from_any_place_is_as_if_never_stopped(case: Case, data: st.DataObject):
     lengths, config, seed = case
-    whole = list(
+    uninterrupted = list(
         itertools.islice(Sampler(lengths, config=config, seed=seed).updates(SamplerState(0, 0)), 13)
     )
-    done = data.draw(st.integers(1, len(whole) - 1))
+    done = data.draw(st.integers(1, len(uninterrupted) - 1))
 
-    rest = Sampler(lengths, config=config, seed=seed).updates(whole[done - 1].state_after)
-    resumed = list(itertools.islice(rest, len(whole) - done))
+    rest = Sampler(lengths, config=config, seed=seed).updates(uninterrupted[done - 1].state_after)
+    resumed = list(itertools.islice(rest, len(uninterrupted) - done))
 
-    assert flat(resumed) == flat(whole[done:])
-    assert [u.state_after for u in resumed] == [u.state_after for u in whole[done:]]
+    assert flat(resumed) == flat(uninterrupted[done:])
+    assert [u.state_after for u in resumed] == [u.state_after for u in uninterrupted[done:]]
 
 
 @settings(max_examples=25, deadline=None)
@@ -138,9 +138,9 @@ def test_memory_does_not_change_what_an_update_learns_from(case: Case, micro_tok
     single, two = (
         [
             sorted(np.concatenate(u.micro_batches).tolist())
-            for u in epoch(Sampler(lengths, config=each, seed=seed), 1)
+            for u in epoch(Sampler(lengths, config=batch_config, seed=seed), 1)
         ]
-        for each in (config, other)
+        for batch_config in (config, other)
     )
 
     assert single == two

@@ -35,13 +35,13 @@ def library(data: bytes) -> sentencepiece.SentencePieceProcessor:
 
 
 def test_the_pieces_are_those_that_the_library_reads(data: bytes):
-    theirs = library(data)
+    reference = library(data)
 
     result = read_pieces(data)
 
-    size = theirs.get_piece_size()
-    assert [piece.text for piece in result] == [theirs.id_to_piece(i) for i in range(size)]
-    assert [piece.score for piece in result] == [theirs.get_score(i) for i in range(size)]
+    size = reference.get_piece_size()
+    assert [piece.text for piece in result] == [reference.id_to_piece(i) for i in range(size)]
+    assert [piece.score for piece in result] == [reference.get_score(i) for i in range(size)]
     assert [piece.type for piece in result] == [3, 2, *[1] * (size - 2)]
 
 
@@ -68,10 +68,10 @@ def test_added_pieces_get_the_next_ids(data: bytes):
         VocabularyPiece("▁long" + "g" * 200, -9.25),
     ]  # longer than one byte counts
 
-    theirs = library(append_pieces(data, new))
+    reference = library(append_pieces(data, new))
 
-    assert theirs.get_piece_size() == size + 2
-    assert [(theirs.id_to_piece(i), theirs.get_score(i)) for i in (size, size + 1)] == [
+    assert reference.get_piece_size() == size + 2
+    assert [(reference.id_to_piece(i), reference.get_score(i)) for i in (size, size + 1)] == [
         (piece.text, piece.score) for piece in new
     ]
 
@@ -87,10 +87,10 @@ def test_a_piece_of_another_type_keeps_it(data: bytes):
 
 
 def test_without_prefix_the_inside_of_a_word_is_cut(data: bytes):
-    theirs = library(without_prefix(data))
+    reference = library(without_prefix(data))
 
-    assert "".join(theirs.encode("abc", out_type=str)) == "abc"
-    assert "".join(theirs.encode(" abc", out_type=str)) == "▁abc"
+    assert "".join(reference.encode("abc", out_type=str)) == "abc"
+    assert "".join(reference.encode(" abc", out_type=str)) == "▁abc"
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
@@ -143,7 +143,7 @@ def test_no_merge_left_out_is_the_librarys_own_cut(bpe: Tokenizer):
 def test_merges_are_left_out_as_often_as_the_paper_says(bpe: Tokenizer):
     """From a b c: ab first, else bc, else nothing; behind ab there is abc, behind bc too."""
     pieces = ("a", "b", "c", "ab", "bc", "abc")
-    model = cutter(bpe, *(VocabularyPiece(text, -at) for at, text in enumerate(pieces)))
+    model = cutter(bpe, *(VocabularyPiece(text, -rank) for rank, text in enumerate(pieces)))
 
     result = frequencies(model, ["abc"], alpha=0.3)
 
@@ -216,5 +216,5 @@ def test_another_process_draws_the_same(bpe: Tokenizer, tmp_path: Path):
         for _ in range(2)
     }
 
-    here = bpe.sample_subwords(bpe.encode(LINES[0]), alpha=0.5, rng=Random("1/2/3"))
-    assert output == {f"{here}\n"}
+    drawn = bpe.sample_subwords(bpe.encode(LINES[0]), alpha=0.5, rng=Random("1/2/3"))
+    assert output == {f"{drawn}\n"}

@@ -141,13 +141,13 @@ def test_vocabulary_too_small_for_the_characters_says_how_many_are_needed(kind: 
 
 
 def test_every_character_is_a_piece_and_the_rarest_are_left_out():
-    whole, small = (
+    full, small = (
         Tokenizer.train([*LINES, "Ж"], TokenizerConfig(kind="char", vocab_size=size))
         for size in (8000, 9)
     )
 
-    assert whole.vocab_size == len(set("".join(LINES)) - {" "}) + len("▁Ж") + 3
-    assert whole.pieces(whole.encode("abc Ж")) == [*"▁abc▁Ж"]
+    assert full.vocab_size == len(set("".join(LINES)) - {" "}) + len("▁Ж") + 3
+    assert full.pieces(full.encode("abc Ж")) == [*"▁abc▁Ж"]
     assert small.vocab_size == 9
     assert UNK in small.encode("Ж")
 

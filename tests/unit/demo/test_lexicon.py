@@ -22,7 +22,9 @@ def test_each_gender_has_a_good_share_of_nouns_and_of_animals():
 
 def test_no_noun_and_no_adjective_is_given_twice():
     for words in (NOUNS, ADJECTIVES):
-        assert not [each for each, times in Counter(w.english for w in words).items() if times > 1]
+        assert not [
+            english for english, times in Counter(w.english for w in words).items() if times > 1
+        ]
 
 
 def test_no_kind_has_the_name_of_a_noun():
@@ -69,7 +71,7 @@ DECLINED = {
 def test_nouns_decline(english: str, expected: str):
     (noun,) = nouns(english)
     single = [NounPhrase(noun=noun, determiner=determiner) for determiner in (THE, A)]
-    some = [NounPhrase(noun=noun, determiner=each, plural=True) for each in (THE, BARE)]
+    some = [NounPhrase(noun=noun, determiner=article, plural=True) for article in (THE, BARE)]
 
     result = (
         german_phrase(single[0], "nominative"),

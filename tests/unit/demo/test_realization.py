@@ -113,9 +113,9 @@ ENDINGS = {
 }
 
 
-@pytest.mark.parametrize(("said", "expected"), ENDINGS.items(), ids=str)
-def test_articles_and_adjectives_agree(said: tuple[str, Determiner], expected: str):
-    noun, determiner = said
+@pytest.mark.parametrize(("noun_phrase", "expected"), ENDINGS.items(), ids=str)
+def test_articles_and_adjectives_agree(noun_phrase: tuple[str, Determiner], expected: str):
+    noun, determiner = noun_phrase
     phrase = np(determiner, noun.rstrip("s"), "old", plural=noun.endswith("s"))
 
     assert ", ".join(german_phrase(phrase, case) for case in CASES) == expected
@@ -398,7 +398,7 @@ def test_pronouns_stand_before_time():
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("statement", "expected"),
     [
         (
             clause(SHE, "open", "past", what(np(THE, "door")), negated=True),
@@ -435,9 +435,9 @@ def test_pronouns_stand_before_time():
     ],
 )
 def test_definite_things_are_negated_by_nicht_and_indefinite_ones_by_kein(
-    said: Clause, expected: str
+    statement: Clause, expected: str
 ):
-    assert f"{english(said)}|{german(said)}" == expected
+    assert f"{english(statement)}|{german(statement)}" == expected
 
 
 @pytest.mark.parametrize(

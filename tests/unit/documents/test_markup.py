@@ -24,11 +24,11 @@ from transduce.documents.markup import (
 HOSTILE = ["<script>", "</p>", "<b>", "&lt;", "&", "{name}", "a\nb", "<!--", '">', "", "%s", "犬"]
 
 
-def asked(text: str, markup: Markup) -> list[str]:
+def segment_texts(text: str, markup: Markup) -> list[str]:
     return [ask.text for ask in segment_text(text, markup).units]
 
 
-def told(text: str, markup: Markup, **translations: str) -> RestoredText:
+def restore(text: str, markup: Markup, **translations: str) -> RestoredText:
     """Put together from what a sentence becomes: by its first word, the others in capitals."""
     apart = segment_text(text, markup)
     return restore_text(apart, [UnitTranslation(ask.text.upper()) for ask in apart.units])
@@ -37,8 +37,8 @@ def told(text: str, markup: Markup, **translations: str) -> RestoredText:
 def aligned(page: str, translation: str, alignment: str) -> str:
     """The page whose one sentence becomes `translation`; a run becomes a question mark."""
     apart = segment_text(page, "html")
-    whole, *runs = apart.units
-    assert whole.align
+    unit, *runs = apart.units
+    assert unit.align
     return restore_text(
         apart, [UnitTranslation(translation, alignment), *(UnitTranslation("?") for _ in runs)]
     ).text
@@ -105,8 +105,8 @@ def test_marks_behind_an_address_are_not_of_it():
 
 
 def test_plain_text_minds_white_space_alone():
-    assert asked(" Hi {name}.\n\nBye. ", "none") == ["Hi {name}.", "Bye."]
-    assert told(" Hi {name}.\r\n\r\nBye.  ", "none") == RestoredText(
+    assert segment_texts(" Hi {name}.\n\nBye. ", "none") == ["Hi {name}.", "Bye."]
+    assert restore(" Hi {name}.\r\n\r\nBye.  ", "none") == RestoredText(
         " HI {NAME}.\r\n\r\nBYE.  ", ()
     )
 
@@ -128,12 +128,14 @@ def test_the_whole_is_taken_if_all_placeholders_are_in_it():
     assert together == RestoredText("Geh, {name}.", ())
 
 
-@pytest.mark.parametrize("whole", ["Geh, Name.", "{name}, geh, {name}", "{name} {x}", "{ name }"])
-def test_else_the_runs_are_joined(whole: str):
+@pytest.mark.parametrize(
+    "markup_text", ["Geh, Name.", "{name}, geh, {name}", "{name} {x}", "{ name }"]
+)
+def test_else_the_runs_are_joined(markup_text: str):
     apart = segment_text("Hi {name}, go.", "placeholders")
 
     together = restore_text(
-        apart, [UnitTranslation(whole), UnitTranslation("Hallo"), UnitTranslation("geh.")]
+        apart, [UnitTranslation(markup_text), UnitTranslation("Hallo"), UnitTranslation("geh.")]
     )
 
     assert together == RestoredText("Hallo {name}, geh.", ())
@@ -156,7 +158,7 @@ def test_a_placeholder_out_of_nothing_is_reported():
 
 
 def test_a_sentence_is_not_cut_within_a_placeholder():
-    assert asked("Go {% if A. B %} now.", "placeholders")[0] == "Go {% if A. B %} now."
+    assert segment_texts("Go {% if A. B %} now.", "placeholders")[0] == "Go {% if A. B %} now."
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "...", "🎉 !", "{name}", "https://a.b", "—\n\n***"])
@@ -185,7 +187,7 @@ def test_a_wrong_number_of_translations_is_our_own_mistake():
 def test_tags_are_taken_out_and_entities_decoded():
     page = "<p>Tom &amp; <b>his\n   dog</b>.</p>"
 
-    assert asked(page, "html") == ["Tom & his dog.", "Tom", "his dog"]
+    assert segment_texts(page, "html") == ["Tom & his dog.", "Tom", "his dog"]
 
 
 def test_only_tags_within_a_sentence_need_an_alignment():
@@ -200,11 +202,11 @@ def test_only_tags_within_a_sentence_need_an_alignment():
 
 @pytest.mark.parametrize("tag", ["p", "li", "td", "h2", "div", "br", "option", "title"])
 def test_blocks_bound_sentences(tag: str):
-    assert asked(f"one<{tag}>two</{tag}>three", "html") == ["one", "two", "three"]
+    assert segment_texts(f"one<{tag}>two</{tag}>three", "html") == ["one", "two", "three"]
 
 
 def test_a_line_end_of_a_page_bounds_nothing():
-    assert asked("<p>one\ntwo\n\nthree</p>", "html") == ["one two three"]
+    assert segment_texts("<p>one\ntwo\n\nthree</p>", "html") == ["one two three"]
 
 
 @pytest.mark.parametrize(
@@ -306,14 +308,14 @@ def test_scripts_without_blanks_have_their_runs_joined():
 def test_code_is_shown_to_the_model_and_kept():
     page = "Call <code>f(x)</code> &amp; wait"
     apart = segment_text(page, "html")
-    whole, *runs = (ask.text for ask in apart.units)
+    sentence, *runs = (ask.text for ask in apart.units)
 
     kept = restore_text(apart, [UnitTranslation("Warte & rufe f(x)"), *map(UnitTranslation, runs)])
     lost = restore_text(
         apart, [UnitTranslation("Warte & rufe F(X)"), *map(UnitTranslation, ["Rufe", "warte"])]
     )
 
-    assert (whole, runs) == ("Call f(x) & wait", ["Call", "wait"])
+    assert (sentence, runs) == ("Call f(x) & wait", ["Call", "wait"])
     assert kept == RestoredText("Warte &amp; rufe <code>f(x)</code>", ())
     assert lost == RestoredText("Rufe <code>f(x)</code> &amp; warte", ())
 
@@ -372,7 +374,7 @@ def test_a_tag_in_the_midst_of_a_placeholder_comes_behind_it():
 
 
 def test_in_a_script_a_tag_is_text():
-    assert asked('<script>x = "<script><!--"</script>A dog.', "html") == ["A dog."]
+    assert segment_texts('<script>x = "<script><!--"</script>A dog.', "html") == ["A dog."]
 
 
 def test_text_of_a_model_is_never_markup():
@@ -421,10 +423,10 @@ def test_white_space_within_a_tag_at_the_edge_of_a_sentence_is_kept():
 
 
 def test_elements_end_where_theirs_ends():
-    assert asked("<pre>a <pre>b</pre> c</pre> d", "html") == ["d"]
-    assert asked("<div translate=no>a <div>b</div> c</div> d", "html") == ["d"]
-    assert asked("<svg/> a <svg>b</svg> c", "html")[0] == "a c"
-    assert asked("<code>a <code/> b</code> c", "html")[0] == "a b c"
+    assert segment_texts("<pre>a <pre>b</pre> c</pre> d", "html") == ["d"]
+    assert segment_texts("<div translate=no>a <div>b</div> c</div> d", "html") == ["d"]
+    assert segment_texts("<svg/> a <svg>b</svg> c", "html")[0] == "a c"
+    assert segment_texts("<code>a <code/> b</code> c", "html")[0] == "a b c"
 
 
 TAGS = ["<b>", "</b>", "<i class='x'>", "</i>", "<p>", "</p>", "<br>", "<img src=x>", "<code>"]
@@ -518,7 +520,7 @@ def test_placeholders_are_whole_or_named(
 
 @given(texts, st.sampled_from(["none", "placeholders"]))
 def test_white_space_round_a_text_is_kept(text: str, markup: Markup):
-    together = told(text, markup).text
+    together = restore(text, markup).text
 
     assert (
         together[: len(together) - len(together.lstrip())] == text[: len(text) - len(text.lstrip())]
@@ -561,14 +563,16 @@ class Starts(HTMLParser):
     ).map("".join)
 )
 def test_the_standard_librarys_parser_finds_the_same_tags_and_text(page: str):
-    theirs = Starts()
-    theirs.feed(page)
-    theirs.close()
+    parser = Starts()
+    parser.feed(page)
+    parser.close()
 
-    ours = list(tokenize_html(page))
+    tokens = list(tokenize_html(page))
 
-    assert [item.raw for item in ours if item.name and not item.raw.startswith("</")] == theirs.tags
-    assert "".join(item.shown for item in ours if item.kind == "text") == theirs.text
+    assert [
+        item.raw for item in tokens if item.name and not item.raw.startswith("</")
+    ] == parser.tags
+    assert "".join(item.shown for item in tokens if item.kind == "text") == parser.text
 
 
 ONE = ["<a b='", "{{", "a@", "<code>"]
@@ -583,7 +587,7 @@ MANY += ["<script>", ":a", "🎉", "<b>a</b> ", "<i>", "www.", "a.a@", "<code>a<
 def test_the_time_is_linear(text: str, markup: Markup):
     def seconds(length: int) -> float:
         begun = time.process_time()
-        told(text * (length // len(text)), markup)
+        restore(text * (length // len(text)), markup)
         return time.process_time() - begun
 
     seconds(100)

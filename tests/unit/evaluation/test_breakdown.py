@@ -60,13 +60,13 @@ def test_without_sources_the_reference_has_the_length():
 def test_bleu_of_a_length_is_that_of_its_lines():
     short = ["the old man reads a", "a small red house stands"]
     long = ["two children play with a red ball in the garden", "she buys bread and milk at noon"]
-    ours = ["the old man reads", "a small house stands", "two play with a red ball", long[1]]
+    hypotheses = ["the old man reads", "a small house stands", "two play with a red ball", long[1]]
     other = ["the man", *short[1:], "two children play with a red ball", "she buys bread"]
 
-    result = taken_apart(ours, other, references=[*short, *long])
+    result = taken_apart(hypotheses, other, references=[*short, *long])
 
     assert [length.lines for length in result.lengths] == [2, 2]
-    for number, lines in enumerate((ours, other)):
+    for number, lines in enumerate((hypotheses, other)):
         assert [length.bleu[number] for length in result.lengths] == pytest.approx(
             [bleu(lines[:2], short).value, bleu(lines[2:], long).value]
         )
@@ -74,15 +74,15 @@ def test_bleu_of_a_length_is_that_of_its_lines():
 
 def test_chrf_of_a_length_is_the_mean_of_its_sentences():
     references = ["the old man", "a red house"]
-    ours = ["the old men", "a red horse"]
+    hypotheses = ["the old men", "a red horse"]
 
-    result = taken_apart(ours, references=references)
+    result = taken_apart(hypotheses, references=references)
 
-    each = [
+    score = [
         CHRF().sentence_score(*item).score
-        for item in zip(ours, [[r] for r in references], strict=True)
+        for item in zip(hypotheses, [[r] for r in references], strict=True)
     ]
-    assert result.lengths[0].chrf == pytest.approx((sum(each) / 2,))
+    assert result.lengths[0].chrf == pytest.approx((sum(score) / 2,))
 
 
 def test_words_are_classed_by_how_often_training_has_them():
@@ -100,9 +100,9 @@ def test_words_are_classed_by_how_often_training_has_them():
 def test_recall_and_f1_of_rare_words_are_the_ones_done_by_hand():
     training = {"owl": 1, "elk": 1, "yak": 1, "the": 500}
     references = ["the owl owl", "the elk", "the yak"]
-    ours = ["the owl yak", "the elk elk elk", "the"]
+    hypotheses = ["the owl yak", "the elk elk elk", "the"]
 
-    result = taken_apart(ours, references=references, training=training)
+    result = taken_apart(hypotheses, references=references, training=training)
 
     rare = result.frequencies[1]
     # Four in the references, five in the translations, two of them on the line where they belong.
@@ -127,9 +127,9 @@ def test_without_a_training_text_the_references_stand_in():
 def test_a_copied_line_is_one_whose_reference_differs():
     sources = ["Anna Bell", "a dog", "", "two cats"]
     references = ["Anna Bell", "ein Hund", "", "zwei Katzen"]
-    ours = ["Anna Bell", "a dog", "", "zwei cats"]
+    hypotheses = ["Anna Bell", "a dog", "", "zwei cats"]
 
-    faults = taken_apart(ours, references=references, sources=sources).faults[0]
+    faults = taken_apart(hypotheses, references=references, sources=sources).faults[0]
 
     assert faults.copied_lines == 1
 
@@ -137,9 +137,9 @@ def test_a_copied_line_is_one_whose_reference_differs():
 def test_copied_words_are_those_that_the_reference_does_not_have():
     sources = ["the ball , the ball in Bonn"]
     references = ["der Ball in Bonn"]
-    ours = ["the ball the the , in Bonn , Bonn"]
+    hypotheses = ["the ball the the , in Bonn , Bonn"]
 
-    faults = taken_apart(ours, references=references, sources=sources).faults[0]
+    faults = taken_apart(hypotheses, references=references, sources=sources).faults[0]
 
     # "the" as often as in the source, and "ball". Bonn is right, if too often; commas are marks.
     assert faults.copied_words == 3
@@ -154,19 +154,21 @@ def test_without_sources_nothing_is_said_of_copies():
 
 
 def test_repetitions_name_their_line():
-    ours = ["fine", "ein roter roter roter Ball", "no no no"]
+    hypotheses = ["fine", "ein roter roter roter Ball", "no no no"]
     references = ["fine", "ein roter Ball", "no no no"]
 
-    faults = taken_apart(ours, references=references).faults[0]
+    faults = taken_apart(hypotheses, references=references).faults[0]
 
     assert faults.repeated == 1
-    assert faults.repetitions == (RepetitionExample(line=2, piece="roter", hypothesis=ours[1]),)
+    assert faults.repetitions == (
+        RepetitionExample(line=2, piece="roter", hypothesis=hypotheses[1]),
+    )
 
 
 def test_repetitions_are_all_counted_and_a_few_shown():
-    ours = [f"{number} x x x" for number in range(7)]
+    hypotheses = [f"{number} x x x" for number in range(7)]
 
-    faults = taken_apart(ours, references=["x"] * 7).faults[0]
+    faults = taken_apart(hypotheses, references=["x"] * 7).faults[0]
 
     assert (faults.repeated, len(faults.repetitions)) == (7, 5)
 
@@ -179,9 +181,9 @@ def test_an_empty_line_is_one_where_the_reference_is_not():
 
 def test_lines_are_counted_by_their_ratio_of_words():
     references = [numbered(20)] * 9 + [""]
-    ours = [*map(numbered, (0, 9, 10, 15, 16, 25, 26, 40, 41)), "more"]
+    hypotheses = [*map(numbered, (0, 9, 10, 15, 16, 25, 26, 40, 41)), "more"]
 
-    faults = taken_apart(ours, references=references).faults[0]
+    faults = taken_apart(hypotheses, references=references).faults[0]
 
     assert RATIO_LABELS == ("under 0.5", "0.5 to 0.8", "0.8 to 1.25", "1.25 to 2", "over 2")
     assert faults.ratios == (2, 2, 2, 2, 1)
@@ -190,24 +192,28 @@ def test_lines_are_counted_by_their_ratio_of_words():
 
 def test_the_brevity_penalty_is_that_of_the_whole():
     references = ["the old man reads a book", "a red house stands by the river"]
-    ours = ["the old man reads", "a red house by the river"]
+    hypotheses = ["the old man reads", "a red house by the river"]
 
-    faults = taken_apart(ours, references=references).faults[0]
+    faults = taken_apart(hypotheses, references=references).faults[0]
 
-    assert faults.brevity == pytest.approx(bleu_metric().corpus_score(ours, [references]).bp)
+    assert faults.brevity == pytest.approx(bleu_metric().corpus_score(hypotheses, [references]).bp)
     assert faults.brevity < 1
 
 
 def test_the_worst_sentences_come_lowest_first_and_perfect_ones_not_at_all():
     references = ["a small house", "the old man", "two red balls", "", "bread and milk"]
-    ours = ["a small mouse", "xyz", "two red balls", "", ""]
+    hypotheses = ["a small mouse", "xyz", "two red balls", "", ""]
 
-    result = taken_apart(ours, references=references, sources=[*"pqrst"])
+    result = taken_apart(hypotheses, references=references, sources=[*"pqrst"])
 
     assert [item.line for item in result.worst] == [2, 5, 1]
     worst = result.worst[2]
-    assert (worst.source, worst.reference, worst.hypotheses) == ("p", "a small house", (ours[0],))
-    assert worst.chrf == (CHRF().sentence_score(ours[0], [references[0]]).score,)
+    assert (worst.source, worst.reference, worst.hypotheses) == (
+        "p",
+        "a small house",
+        (hypotheses[0],),
+    )
+    assert worst.chrf == (CHRF().sentence_score(hypotheses[0], [references[0]]).score,)
 
 
 def test_an_empty_line_for_an_empty_reference_is_perfect():
@@ -231,10 +237,10 @@ def test_so_many_sentences_are_shown_and_no_more():
 
 def test_gains_and_losses_are_the_first_systems_largest_first():
     references = ["a small house", "the old man", "two red balls", "bread and milk"]
-    ours = ["a small house", "the xxx", "two red bulls", "bread and milk"]
+    hypotheses = ["a small house", "the xxx", "two red bulls", "bread and milk"]
     other = ["a small mouse", "the old man", "two red balls", "xyz"]
 
-    result = taken_apart(ours, other, references=references)
+    result = taken_apart(hypotheses, other, references=references)
 
     assert [gain.line for gain in result.gains] == [4, 1]
     assert [loss.line for loss in result.losses] == [2, 3]

@@ -91,11 +91,11 @@ def test_the_tokeniser_follows_the_language(language: str, tokenizer: str):
 
 
 @pytest.mark.parametrize("language", ["ja", "ko"])
-@pytest.mark.parametrize(("found", "tokenizer"), [(True, "mecab"), (False, "char")])
+@pytest.mark.parametrize(("installed", "tokenizer"), [(True, "mecab"), (False, "char")])
 def test_without_a_dictionary_characters_are_words(
-    language: str, found: bool, tokenizer: str, monkeypatch: pytest.MonkeyPatch
+    language: str, installed: bool, tokenizer: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if found else None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object() if installed else None)
 
     assert bleu_tokenizer(language).endswith(tokenizer)
 
@@ -155,10 +155,10 @@ def test_an_empty_translation_has_a_score(metric: type):
 
 @pytest.fixture
 def batches(tokenizer: Tokenizer) -> list[Batch]:
-    def one(sources: list[list[int]], targets: list[list[int]]) -> Batch:
+    def batch(sources: list[list[int]], targets: list[list[int]]) -> Batch:
         return collate(sources, targets, pad=tokenizer.pad, eos=tokenizer.EOS)
 
-    return [one([[5, 7, 11], [13]], [[2, 3], [5, 7, 11, 13, 17]]), one([[19]], [[23, 29, 31]])]
+    return [batch([[5, 7, 11], [13]], [[2, 3], [5, 7, 11, 13, 17]]), batch([[19]], [[23, 29, 31]])]
 
 
 def test_perplexity_sums_the_nats_of_all_pieces(untrained: Transformer, batches: list[Batch]):

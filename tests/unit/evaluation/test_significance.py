@@ -24,18 +24,18 @@ def sentences(count: int = 31) -> list[str]:
     return [" ".join(draw.choices(WORDS, k=draw.randint(5, 11))) for _ in range(count)]
 
 
-def worsened(lines: Sequence[str], *, each: float, seed: int = 5) -> list[str]:
+def worsened(lines: Sequence[str], *, share: float, seed: int = 5) -> list[str]:
     """Put a wrong word in the place of so many of the words."""
     draw = random.Random(seed)
     return [
-        " ".join("wrong" if draw.random() < each else word for word in line.split())
+        " ".join("wrong" if draw.random() < share else word for word in line.split())
         for line in lines
     ]
 
 
 REFERENCES = sentences()
-POOR = worsened(REFERENCES, each=0.4)
-GOOD = worsened(REFERENCES, each=0.1)
+POOR = worsened(REFERENCES, share=0.4)
+GOOD = worsened(REFERENCES, share=0.1)
 
 
 def compared(
@@ -61,8 +61,8 @@ def compared(
     )
 
 
-def last(found: Comparison) -> SystemComparison:
-    return found.metrics[0].systems[-1]
+def last(comparison: Comparison) -> SystemComparison:
+    return comparison.metrics[0].systems[-1]
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
@@ -109,7 +109,7 @@ def test_one_line_that_differs_may_be_chance(test: TestMethod):
 
 @pytest.mark.parametrize("test", TESTS)
 def test_two_systems_as_good_as_each_other_are_unclear(test: TestMethod):
-    other = worsened(REFERENCES, each=0.1, seed=23)
+    other = worsened(REFERENCES, share=0.1, seed=23)
 
     result = last(compared(GOOD, other, test=test))
 
@@ -147,7 +147,7 @@ def test_the_mean_lies_near_the_value(test: TestMethod):
 
 @pytest.mark.parametrize("test", TESTS)
 def test_the_same_seed_gives_the_same_p(test: TestMethod):
-    other = worsened(REFERENCES, each=0.15, seed=23)
+    other = worsened(REFERENCES, share=0.15, seed=23)
 
     assert compared(GOOD, other, test=test) == compared(GOOD, other, test=test)
 

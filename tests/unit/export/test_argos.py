@@ -96,15 +96,15 @@ def test_a_code_with_a_script_is_one(plain: Bundle, tmp_path: Path):
 
 
 def test_only_an_earlier_export_is_replaced(plain: Bundle, tmp_path: Path):
-    ours, text = tmp_path / "ours.argosmodel", tmp_path / "text.argosmodel"
-    write_argos(plain, ours)
-    write_argos(plain, ours)
+    exported, text = tmp_path / "ours.argosmodel", tmp_path / "text.argosmodel"
+    write_argos(plain, exported)
+    write_argos(plain, exported)
     text.write_text("years of work")
-    shutil.copy(ours, theirs := tmp_path / "theirs.argosmodel")
-    with zipfile.ZipFile(theirs, "a") as package:
+    shutil.copy(exported, copied := tmp_path / "theirs.argosmodel")
+    with zipfile.ZipFile(copied, "a") as package:
         package.writestr(zipfile.ZipInfo("translate-en_de/notes", (2020, 5, 17, 0, 0, 0)), "mine")
 
-    for file in (text, theirs):
+    for file in (text, copied):
         before = file.read_bytes()
         with pytest.raises(ValueError, match="is not a package that was exported here: name"):
             write_argos(plain, file)

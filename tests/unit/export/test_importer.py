@@ -144,17 +144,17 @@ def test_ids_are_put_into_our_order(foreign: Bundle, folder: Path):
     """As if EOS were 9, UNK 3 and PAD 5 over there."""
     size = foreign.tokenizer.vocab_size
     names = foreign.tokenizer.pieces(range(size))
-    theirs = names[2:-1]
+    source_names = names[2:-1]
     for place, name in ((3, "<unk>"), (5, "<pad>"), (9, "</s>")):
-        theirs.insert(place, name)
-    rows = [names.index(name) for name in theirs]
+        source_names.insert(place, name)
+    rows = [names.index(name) for name in source_names]
 
     def reorder(held: dict[str, Tensor]) -> None:
         held[EMBEDDING] = held[EMBEDDING][rows]
         held["final_logits_bias"] = held["final_logits_bias"][:, rows]
 
     edit_weights(folder, reorder)
-    (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(theirs)}))
+    (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(source_names)}))
     edit_json(folder, "config", eos_token_id=9, pad_token_id=5, decoder_start_token_id=5)
 
     back = import_marian(folder)

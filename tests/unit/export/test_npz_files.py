@@ -68,11 +68,11 @@ def rewrite(folder: Path, **changes: object) -> None:
 def test_the_weights_come_back(npz: Path, foreign: Bundle):
     back = import_marian(npz, source="en", target="de")
 
-    ours, theirs = (bundle.weights.to_numpy().weights for bundle in (foreign, back))
-    assert theirs.keys() - ours.keys() == {"positions.weight"}
-    for name in ours.keys() - {"output_bias"}:
-        np.testing.assert_array_equal(theirs[name], ours[name], err_msg=name)
-    np.testing.assert_array_equal(theirs["output_bias"][:-1], ours["output_bias"][:-1])
+    expected, actual = (bundle.weights.to_numpy().weights for bundle in (foreign, back))
+    assert actual.keys() - expected.keys() == {"positions.weight"}
+    for name in expected.keys() - {"output_bias"}:
+        np.testing.assert_array_equal(actual[name], expected[name], err_msg=name)
+    np.testing.assert_array_equal(actual["output_bias"][:-1], expected["output_bias"][:-1])
     assert back.tokenizer.checksum == foreign.tokenizer.checksum
 
 

@@ -21,7 +21,7 @@ from transduce.inference.engines.ct2_model import write_ctranslate2
 
 
 def pairs(*sides: tuple[str, str]) -> list[PiecePair]:
-    return [PiecePair(tuple(ours.split()), tuple(theirs.split())) for ours, theirs in sides]
+    return [PiecePair(tuple(line.split()), tuple(other.split())) for line, other in sides]
 
 
 def test_sides_that_say_the_same_agree():
@@ -34,15 +34,15 @@ def test_sides_that_say_the_same_agree():
 
 
 @pytest.mark.parametrize(
-    ("theirs", "difference"),
+    ("other", "difference"),
     [
         ("c x", Difference(2, 2, "d", "x")),
         ("c", Difference(2, 2, "d", "")),
         ("c d e", Difference(2, 3, "", "e")),
     ],
 )
-def test_the_first_difference_is_found(theirs: str, difference: Difference):
-    proof = compare_pieces("argos", pairs(("a b", "a b"), ("c d", theirs), ("e", "f")))
+def test_the_first_difference_is_found(other: str, difference: Difference):
+    proof = compare_pieces("argos", pairs(("a b", "a b"), ("c d", other), ("e", "f")))
 
     assert not proof.holds
     assert (proof.sentences, proof.equal) == (3, 1)

@@ -20,7 +20,7 @@ from transduce.model.trace import cross_attention_weights, trace
 PAIRS = [Pair("one two three", "three two one"), Pair("five five", "five five")]
 
 
-def _said(bundle: Bundle) -> list[list[int]]:
+def _translations(bundle: Bundle) -> list[list[int]]:
     """As if the model said of both what people wrote of the first."""
     return [bundle.tokenizer.encode("three two one"), [*bundle.tokenizer.encode("three"), 0]]
 
@@ -33,7 +33,7 @@ def bundle(corpus: Corpus, config: ModelConfig) -> Bundle:
 
 @pytest.fixture
 def learned(bundle: Bundle, corpus: Corpus) -> LearnedShortlist:
-    return learn_shortlist(bundle, corpus.store, PAIRS, _said(bundle))
+    return learn_shortlist(bundle, corpus.store, PAIRS, _translations(bundle))
 
 
 def test_a_batch_is_looked_at_as_its_sentences_alone(bundle: Bundle):
@@ -46,8 +46,8 @@ def test_a_batch_is_looked_at_as_its_sentences_alone(bundle: Bundle):
 
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         alone = trace(bundle.model, [*source, 0], [*target, 0]).cross
-        here = looks[:, :, row, : len(target) + 1, : len(source) + 1]
-        np.testing.assert_allclose(here, alone, atol=1e-6)
+        weights = looks[:, :, row, : len(target) + 1, : len(source) + 1]
+        np.testing.assert_allclose(weights, alone, atol=1e-6)
 
 
 def test_the_coverage_is_the_share_of_pieces_that_their_own_source_allows():
@@ -59,7 +59,7 @@ def test_the_coverage_is_the_share_of_pieces_that_their_own_source_allows():
 def test_what_was_learned_covers_what_the_model_says(learned: LearnedShortlist, bundle: Bundle):
     cut = bundle.tokenizer.encode_all
     sources, targets = cut([s for s, _ in PAIRS]), cut([t for _, t in PAIRS])
-    result = [[item for item in ids if item] for ids in _said(bundle)]
+    result = [[item for item in ids if item] for ids in _translations(bundle)]
 
     covered = learned.shortlist.coverage
     assert learned.coverage == covered(zip(sources, result, strict=True)) >= learning.MIN_COVERAGE
@@ -88,8 +88,8 @@ def test_a_piece_allows_what_it_was_looked_at_for(
 
     monkeypatch.setattr(learning, "combined_attention", backwards)
     pairs = [
-        (corpus.store.source(at).tolist(), corpus.store.target(at).tolist())
-        for at in range(len(corpus.store))
+        (corpus.store.source(index).tolist(), corpus.store.target(index).tolist())
+        for index in range(len(corpus.store))
     ]
     even = [(s, t) for s, t in pairs if len(s) == len(t)]
 
@@ -140,7 +140,7 @@ def test_pairs_of_another_tokenizer_are_refused(bundle: Bundle, corpus: Corpus):
     corpus.store.metadata, before = facts, corpus.store.metadata
     try:
         with pytest.raises(ValueError, match="another tokenizer"):
-            learn_shortlist(bundle, corpus.store, PAIRS, _said(bundle))
+            learn_shortlist(bundle, corpus.store, PAIRS, _translations(bundle))
     finally:
         corpus.store.metadata = before
 

@@ -27,7 +27,7 @@ class Scripted:
         refuse: Callable[[DecodingConstraints], str] = lambda constraints: "",
     ) -> None:
         self.name = name
-        self.asked: list[list[Request]] = []
+        self.batches: list[list[Request]] = []
         self.constraints: list[DecodingConstraints] = []
         self.token_scores: list[bool] = []
         self._say, self._refuse, self._gap = say, refuse, gap
@@ -45,7 +45,7 @@ class Scripted:
         *,
         token_scores: bool = True,
     ) -> list[list[Hypothesis]]:
-        self.asked.append(list(requests))
+        self.batches.append(list(requests))
         self.constraints.append(constraints)
         self.token_scores.append(token_scores)
         return [

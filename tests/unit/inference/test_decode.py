@@ -36,7 +36,7 @@ LOOP = 'repetition ("Ball" ×5)'
 
 
 @pytest.fixture
-def ours(untrained: Transformer, tokenizer: Tokenizer) -> TorchEngine:
+def torch_engine(untrained: Transformer, tokenizer: Tokenizer) -> TorchEngine:
     return TorchEngine(untrained, pad=tokenizer.pad, eos=EOS, device="cpu")
 
 
@@ -60,8 +60,8 @@ def searched(
     )
 
 
-def text(found: DecodeResult, request: Request, tokenizer: Tokenizer) -> str:
-    return tokenizer.decode(found.hypotheses[request][0].ids)
+def text(result: DecodeResult, request: Request, tokenizer: Tokenizer) -> str:
+    return tokenizer.decode(result.hypotheses[request][0].ids)
 
 
 def looping(tokenizer: Tokenizer, *, second: str) -> Scripted:
@@ -116,7 +116,7 @@ def test_without_token_scores_the_model_gives_them(
     untrained: Transformer,
     tokenizer: Tokenizer,
     request_: Request,
-    ours: TorchEngine,
+    torch_engine: TorchEngine,
     monkeypatch: pytest.MonkeyPatch,
 ):
     seen: list[tuple[Sequence[int], Sequence[float]]] = []
@@ -126,7 +126,7 @@ def test_without_token_scores_the_model_gives_them(
     searched([looping(tokenizer, second="ein Buch")], tokenizer, request_, model=untrained, how=how)
 
     for ids, log_probs in seen:
-        (expected,) = ours.score([(request_.source, ids[:-1])])
+        (expected,) = torch_engine.score([(request_.source, ids[:-1])])
         assert log_probs == pytest.approx(expected, abs=1e-4)
     assert len(seen) == 2
 
@@ -139,7 +139,7 @@ def test_a_loop_is_left_alone_where_that_is_asked(
 
     result = searched([engine], tokenizer, request_, model=untrained, how=how)
 
-    assert len(engine.asked) == 1
+    assert len(engine.batches) == 1
     assert (result.flags, result.retried) == ({}, set())
 
 
@@ -151,7 +151,7 @@ def test_a_loop_in_spite_of_forbidden_repetition_is_flagged_and_not_searched_aga
 
     result = searched([engine], tokenizer, request_, model=untrained, how=how)
 
-    assert len(engine.asked) == 1
+    assert len(engine.batches) == 1
     assert (result.flags, result.retried) == ({request_: LOOP}, set())
 
 
@@ -165,7 +165,7 @@ def test_a_source_that_is_only_repetition_is_flagged_and_not_searched_again(
 
     result = searched([engine], tokenizer, noise, model=untrained)
 
-    assert len(engine.asked) == 1
+    assert len(engine.batches) == 1
     assert (list(result.flags), result.retried) == ([noise], set())
 
 
@@ -200,8 +200,8 @@ def test_what_is_searched_again_keeps_to_the_batches_of_the_engine_that_can(
         requests, how, terms={}, progress=SentenceProgress([[item] for item in requests], None)
     )
 
-    assert [len(batch) for batch in quick.asked] == [5]
-    assert [len(batch) for batch in slow.asked] == [2, 2, 1]
+    assert [len(batch) for batch in quick.batches] == [5]
+    assert [len(batch) for batch in slow.batches] == [2, 2, 1]
     assert result.retried == requests
 
 
@@ -227,7 +227,7 @@ def test_the_first_engine_that_can_is_asked(
     result = searched([picky, able, third], tokenizer, request_, model=untrained)
 
     assert text(result, request_, tokenizer) == "Ball"
-    assert (picky.asked, third.asked) == ([], [])
+    assert (picky.batches, third.batches) == ([], [])
 
 
 def test_what_no_engine_can_do_is_refused_by_name(
@@ -339,10 +339,10 @@ class Scene:
 
     def prefixes(self) -> list[str]:
         """What each search had to begin with."""
-        return [self.tokenizer.decode(item.prefix) for (item,) in self.engine.asked]
+        return [self.tokenizer.decode(item.prefix) for (item,) in self.engine.batches]
 
-    def said(self, found: DecodeResult) -> str:
-        return text(found, self.request, self.tokenizer)
+    def translation(self, result: DecodeResult) -> str:
+        return text(result, self.request, self.tokenizer)
 
 
 MakeScene = Callable[[dict[str, tuple[int, ...]]], Scene]
@@ -350,46 +350,46 @@ MakeScene = Callable[[dict[str, tuple[int, ...]]], Scene]
 
 @pytest.fixture
 def scene(
-    untrained: Transformer, tokenizer: Tokenizer, request_: Request, ours: TorchEngine
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request, torch_engine: TorchEngine
 ) -> MakeScene:
     def make(behind: dict[str, tuple[int, ...]]) -> Scene:
         engine = Scripted(lambda request, constraints: [behind[tokenizer.decode(request.prefix)]])
-        searcher = Searcher([engine, ours], tokenizer, model=untrained)
+        searcher = Searcher([engine, torch_engine], tokenizer, model=untrained)
         return Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
     return make
 
 
 def test_a_term_that_is_said_already_costs_no_second_search(scene: MakeScene, tokenizer: Tokenizer):
-    here = scene({"": ids(tokenizer, "ein roter Ball am Fluss")})
+    example = scene({"": ids(tokenizer, "ein roter Ball am Fluss")})
 
-    here.search((0, "Ball"))
+    example.search((0, "Ball"))
 
-    assert here.prefixes() == [""]
+    assert example.prefixes() == [""]
 
 
 def test_a_term_goes_where_the_model_looks_at_its_source_and_the_search_goes_on_from_it(
     scene: MakeScene, tokenizer: Tokenizer, looks: Looks
 ):
     looks({"Markt": 2})
-    here = scene(
+    example = scene(
         {
             "": ids(tokenizer, "ein Buch auf dem Markt und Milch"),
             "ein Buch auf dem Ball": ids(tokenizer, "im Garten"),
         }
     )
 
-    result = here.search((2, "Ball"))
+    result = example.search((2, "Ball"))
 
-    assert here.prefixes() == ["", "ein Buch auf dem Ball"]
-    assert here.said(result) == "ein Buch auf dem Ball im Garten"
+    assert example.prefixes() == ["", "ein Buch auf dem Ball"]
+    assert example.translation(result) == "ein Buch auf dem Ball im Garten"
 
 
 def test_several_terms_are_placed_from_left_to_right(
     scene: MakeScene, tokenizer: Tokenizer, looks: Looks
 ):
     looks({"Buch": 5, "Markt": 2, "Fluss": 2})
-    here = scene(
+    example = scene(
         {
             "": ids(tokenizer, "ein Buch auf dem Markt"),
             "ein Haus": ids(tokenizer, "am Fluss"),
@@ -397,36 +397,36 @@ def test_several_terms_are_placed_from_left_to_right(
         }
     )
 
-    result = here.search((2, "Ball"), (5, "Haus"))
+    result = example.search((2, "Ball"), (5, "Haus"))
 
-    assert here.prefixes() == ["", "ein Haus", "ein Haus am Ball"]
-    assert here.said(result) == "ein Haus am Ball"
+    assert example.prefixes() == ["", "ein Haus", "ein Haus am Ball"]
+    assert example.translation(result) == "ein Haus am Ball"
 
 
 def test_a_term_that_would_not_fit_is_left(scene: MakeScene, tokenizer: Tokenizer, looks: Looks):
     looks({"Markt": 2})
     actual = ids(tokenizer, "ein Buch auf dem Markt")
-    here = scene({"": actual})
+    example = scene({"": actual})
     fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus"))
     how = replace(HOW, constraints=DecodingConstraints(max_length=fits))
 
-    result = here.search((2, "Haus"), how=how)
+    result = example.search((2, "Haus"), how=how)
 
-    assert here.prefixes() == [""]
-    assert here.said(result) == "ein Buch auf dem Markt"
+    assert example.prefixes() == [""]
+    assert example.translation(result) == "ein Buch auf dem Markt"
 
 
 def test_a_term_fits_if_eos_has_room_behind_it(
     scene: MakeScene, tokenizer: Tokenizer, looks: Looks
 ):
     looks({"Markt": 2})
-    here = scene({"": ids(tokenizer, "ein Buch auf dem Markt"), "ein Buch auf dem Haus": ()})
+    example = scene({"": ids(tokenizer, "ein Buch auf dem Markt"), "ein Buch auf dem Haus": ()})
     fits = len(ids(tokenizer, "ein Buch auf dem")) + len(ids(tokenizer, "Haus")) + 1
     how = replace(HOW, constraints=DecodingConstraints(max_length=fits))
 
-    result = here.search((2, "Haus"), how=how)
+    result = example.search((2, "Haus"), how=how)
 
-    assert here.said(result) == "ein Buch auf dem Haus"
+    assert example.translation(result) == "ein Buch auf dem Haus"
 
 
 def longer(scene: MakeScene, tokenizer: Tokenizer) -> Scene:
@@ -452,13 +452,13 @@ def test_a_term_that_became_a_longer_word_is_closed_by_the_likeliest_other_piece
     scene: MakeScene, tokenizer: Tokenizer, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ):
     looks({"Buch": 2})
-    here = longer(scene, tokenizer)
+    example = longer(scene, tokenizer)
     likely(monkeypatch, ids(tokenizer, "Balle")[-1], ids(tokenizer, "und")[0], EOS)
 
-    result = here.search((2, "Ball"))
+    result = example.search((2, "Ball"))
 
-    assert here.prefixes() == ["", "ein Ball", "ein Ball u"]
-    assert here.said(result) == "ein Ball und"
+    assert example.prefixes() == ["", "ein Ball", "ein Ball u"]
+    assert example.translation(result) == "ein Ball und"
 
 
 def test_a_term_is_closed_by_the_translations_end_where_that_is_likeliest(
@@ -466,51 +466,55 @@ def test_a_term_is_closed_by_the_translations_end_where_that_is_likeliest(
     tokenizer: Tokenizer,
     looks: Looks,
     monkeypatch: pytest.MonkeyPatch,
-    ours: TorchEngine,
+    torch_engine: TorchEngine,
 ):
     looks({"Buch": 2})
-    here = longer(scene, tokenizer)
+    example = longer(scene, tokenizer)
     likely(monkeypatch, ids(tokenizer, "Balle")[-1], EOS, ids(tokenizer, "und")[0])
 
-    result = here.search((2, "Ball"))
+    result = example.search((2, "Ball"))
 
-    (only,) = result.hypotheses[here.request]
-    assert here.prefixes() == ["", "ein Ball"]
+    (only,) = result.hypotheses[example.request]
+    assert example.prefixes() == ["", "ein Ball"]
     assert only.ids == (*ids(tokenizer, "ein Ball"), EOS)
-    assert only.log_probs == ours.score([(here.request.source, only.ids[:-1])])[0]
+    assert only.log_probs == torch_engine.score([(example.request.source, only.ids[:-1])])[0]
 
 
 def test_a_term_is_closed_by_the_end_where_nothing_else_has_room(
     scene: MakeScene, tokenizer: Tokenizer, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ):
     looks({"Buch": 2})
-    here = longer(scene, tokenizer)
+    example = longer(scene, tokenizer)
     likely(monkeypatch, ids(tokenizer, "und")[0])
     how = replace(
         HOW, constraints=DecodingConstraints(max_length=len(ids(tokenizer, "ein Ball")) + 1)
     )
 
-    result = here.search((2, "Ball"), how=how)
+    result = example.search((2, "Ball"), how=how)
 
-    assert here.said(result) == "ein Ball"
+    assert example.translation(result) == "ein Ball"
 
 
 def test_an_end_that_comes_too_early_closes_no_term(
     scene: MakeScene, tokenizer: Tokenizer, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ):
     looks({"Buch": 2})
-    here = longer(scene, tokenizer)
+    example = longer(scene, tokenizer)
     likely(monkeypatch, EOS, ids(tokenizer, "und")[0])
 
-    result = here.search(
+    result = example.search(
         (2, "Ball"), how=replace(HOW, constraints=DecodingConstraints(min_length=5))
     )
 
-    assert here.said(result) == "ein Ball und"
+    assert example.translation(result) == "ein Ball und"
 
 
 def test_a_loop_behind_a_term_is_searched_again_behind_it(
-    tokenizer: Tokenizer, request_: Request, looks: Looks, untrained: Transformer, ours: TorchEngine
+    tokenizer: Tokenizer,
+    request_: Request,
+    looks: Looks,
+    untrained: Transformer,
+    torch_engine: TorchEngine,
 ):
     looks({"Buch": 2})
 
@@ -520,19 +524,23 @@ def test_a_loop_behind_a_term_is_searched_again_behind_it(
         return [ids(tokenizer, "im Garten" if constraints.no_repeat else "und und und und und")]
 
     engine = Scripted(say)
-    searcher = Searcher([engine, ours], tokenizer, model=untrained)
-    here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
+    searcher = Searcher([engine, torch_engine], tokenizer, model=untrained)
+    example = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
-    result = here.search((2, "Ball"))
+    result = example.search((2, "Ball"))
 
-    assert here.prefixes() == ["", "ein Ball", "ein Ball"]
-    assert here.said(result) == "ein Ball im Garten"
+    assert example.prefixes() == ["", "ein Ball", "ein Ball"]
+    assert example.translation(result) == "ein Ball im Garten"
     assert result.flags == {request_: 'repetition ("und" ×5)'}
     assert result.retried == {request_}
 
 
 def test_the_translation_that_is_agreed_on_says_the_terms(
-    tokenizer: Tokenizer, request_: Request, looks: Looks, untrained: Transformer, ours: TorchEngine
+    tokenizer: Tokenizer,
+    request_: Request,
+    looks: Looks,
+    untrained: Transformer,
+    torch_engine: TorchEngine,
 ):
     looks({"Buch": 2})
 
@@ -541,9 +549,9 @@ def test_the_translation_that_is_agreed_on_says_the_terms(
         return [ids(tokenizer, item) for item in texts]
 
     engine = Scripted(say)
-    searcher = Searcher([engine, ours], tokenizer, model=untrained)
-    here = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
+    searcher = Searcher([engine, torch_engine], tokenizer, model=untrained)
+    example = Scene(searcher=searcher, engine=engine, request=request_, tokenizer=tokenizer)
 
-    result = here.search((2, "Ball"), how=replace(HOW, extras=Extras(mbr=True)))
+    result = example.search((2, "Ball"), how=replace(HOW, extras=Extras(mbr=True)))
 
-    assert here.said(result) == "ein Ball im Garten"
+    assert example.translation(result) == "ein Ball im Garten"

@@ -18,44 +18,44 @@ def ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
 
 
 def test_a_sentence_becomes_a_request_of_its_tidy_text(tokenizer: Tokenizer):
-    asked = build_requests([" a red\tball\u2028"], [""], config=CONFIG, tokenizer=tokenizer)
+    built = build_requests([" a red\tball\u2028"], [""], config=CONFIG, tokenizer=tokenizer)
 
-    assert asked.requests == ((Request(ids(tokenizer, "a red ball")),),)
-    assert asked.terms == {}
+    assert built.requests == ((Request(ids(tokenizer, "a red ball")),),)
+    assert built.terms == {}
 
 
 def test_a_prefix_is_that_of_its_sentence_and_tidied(tokenizer: Tokenizer):
-    asked = build_requests(
+    built = build_requests(
         ["a ball", "a book"], ["", " ein\tBuch "], config=CONFIG, tokenizer=tokenizer
     )
 
-    assert [item.prefix for (item,) in asked.requests] == [(), ids(tokenizer, "ein Buch")]
+    assert [item.prefix for (item,) in built.requests] == [(), ids(tokenizer, "ein Buch")]
 
 
 def test_of_a_long_sentence_the_first_part_gets_the_prefix(tokenizer: Tokenizer):
     short = replace(CONFIG, max_source=7)
 
-    asked = build_requests(["a red ball in the garden"], ["ein"], config=short, tokenizer=tokenizer)
+    built = build_requests(["a red ball in the garden"], ["ein"], config=short, tokenizer=tokenizer)
 
-    (parts,) = asked.requests
+    (parts,) = built.requests
     assert len(parts) > 1
     assert [bool(part.prefix) for part in parts] == [True] + [False] * (len(parts) - 1)
 
 
 def test_a_blank_sentence_has_no_request_and_its_prefix_is_left_out(tokenizer: Tokenizer):
-    asked = build_requests([" \t"], ["ein"], config=CONFIG, tokenizer=tokenizer)
+    built = build_requests([" \t"], ["ein"], config=CONFIG, tokenizer=tokenizer)
 
-    assert asked == (((),), {})
+    assert built == (((),), {})
 
 
 def test_a_sentence_gets_the_terms_that_it_calls_for(tokenizer: Tokenizer):
     sentences = ["a ball", "the garden"]
 
-    asked = build_requests(sentences, ["", ""], config=CONFIG, tokenizer=tokenizer, glossary=TERMS)
+    built = build_requests(sentences, ["", ""], config=CONFIG, tokenizer=tokenizer, glossary=TERMS)
 
-    ((first,), _) = asked.requests
+    ((first,), _) = built.requests
     assert {
-        request: [item.target_ids for item in some] for request, some in asked.terms.items()
+        request: [item.target_ids for item in some] for request, some in built.terms.items()
     } == {first: [ids(tokenizer, "Ball")]}
 
 
@@ -63,13 +63,13 @@ def test_each_part_of_a_long_sentence_gets_its_own_terms(tokenizer: Tokenizer):
     short = replace(CONFIG, max_source=len(ids(tokenizer, "a red ball")))
     line = "a red ball and a book"
 
-    asked = build_requests([line], [""], config=short, tokenizer=tokenizer, glossary=TERMS)
+    built = build_requests([line], [""], config=short, tokenizer=tokenizer, glossary=TERMS)
 
-    first, *_, last = asked.requests[0]
-    assert [item.target_ids for item in asked.terms[first]] == [ids(tokenizer, "Ball")]
-    assert [item.target_ids for item in asked.terms[last]] == [ids(tokenizer, "Buch")]
+    first, *_, last = built.requests[0]
+    assert [item.target_ids for item in built.terms[first]] == [ids(tokenizer, "Ball")]
+    assert [item.target_ids for item in built.terms[last]] == [ids(tokenizer, "Buch")]
     for part in (first, last):
-        (term,) = asked.terms[part]
+        (term,) = built.terms[part]
         assert all(0 <= place < len(part.source) for place in term.source_positions)
         assert tokenizer.decode(part.source[place] for place in term.source_positions) in (
             "ball",

@@ -30,23 +30,23 @@ def ids(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text))
 
 
-def found(text: str, tokenizer: Tokenizer, *terms: Term) -> tuple[TermConstraint, ...]:
+def constraints_of(text: str, tokenizer: Tokenizer, *terms: Term) -> tuple[TermConstraint, ...]:
     return term_constraints(text, tokenizer.encode(text), match_terms(text, terms), tokenizer)
 
 
-def spelt(text: str, one: TermConstraint, tokenizer: Tokenizer) -> str:
+def spelt(text: str, constraint: TermConstraint, tokenizer: Tokenizer) -> str:
     """The pieces of the source that are taken for the term."""
     pieces = tokenizer.pieces(tokenizer.encode(text))
-    return "".join(pieces[place] for place in one.source_positions).strip("▁")
+    return "".join(pieces[place] for place in constraint.source_positions).strip("▁")
 
 
-def said(tokenizer: Tokenizer, text: str) -> Hypothesis:
+def hypothesis_of(tokenizer: Tokenizer, text: str) -> Hypothesis:
     all_ids = (*ids(tokenizer, text), EOS)
     return Hypothesis.scored(all_ids, [-0.1] * len(all_ids), alpha=0.6, eos=EOS)
 
 
 def lacks(tokenizer: Tokenizer, text: str, *terms: TermConstraint) -> list[TermConstraint]:
-    hypothesis = said(tokenizer, text)
+    hypothesis = hypothesis_of(tokenizer, text)
     return missing_terms(hypothesis, terms, tokenizer.pieces(hypothesis.ids))
 
 
@@ -62,7 +62,7 @@ def lacks(tokenizer: Tokenizer, text: str, *terms: TermConstraint) -> list[TermC
     ],
 )
 def test_a_terms_pieces_are_those_of_its_words(tokenizer: Tokenizer, text: str):
-    (single,) = found(text, tokenizer, BALL)
+    (single,) = constraints_of(text, tokenizer, BALL)
 
     assert spelt(text, single, tokenizer).lower() == "ball"
 
@@ -73,7 +73,7 @@ def test_a_terms_pieces_are_found_behind_characters_spelt_in_bytes():
     text = "☃ö ball"
     assert any(piece.startswith("<0x") for piece in bytewise.pieces(bytewise.encode(text)))
 
-    (single,) = found(text, bytewise, BALL)
+    (single,) = constraints_of(text, bytewise, BALL)
 
     assert spelt(text, single, bytewise) == "ball"
 
@@ -81,7 +81,7 @@ def test_a_terms_pieces_are_found_behind_characters_spelt_in_bytes():
 def test_terms_are_found_each_at_its_own_place(tokenizer: Tokenizer):
     text = "a book and a ball"
 
-    first, second = found(text, tokenizer, BALL, Term("book", "Buch"))
+    first, second = constraints_of(text, tokenizer, BALL, Term("book", "Buch"))
 
     assert [spelt(text, item, tokenizer) for item in (first, second)] == ["book", "ball"]
     assert [item.target_ids for item in (first, second)] == [
@@ -93,7 +93,7 @@ def test_terms_are_found_each_at_its_own_place(tokenizer: Tokenizer):
 def test_a_term_of_two_words_has_the_pieces_of_both(tokenizer: Tokenizer):
     text = "the red ball in the garden"
 
-    (single,) = found(text, tokenizer, Term("red ball", "Ball"))
+    (single,) = constraints_of(text, tokenizer, Term("red ball", "Ball"))
 
     assert spelt(text, single, tokenizer).replace("▁", " ") == "red ball"
 
@@ -101,7 +101,7 @@ def test_a_term_of_two_words_has_the_pieces_of_both(tokenizer: Tokenizer):
 def test_what_is_met_twice_is_wanted_once_at_the_first_place(tokenizer: Tokenizer):
     text = "a ball and a ball"
 
-    (single,) = found(text, tokenizer, BALL)
+    (single,) = constraints_of(text, tokenizer, BALL)
 
     assert max(single.source_positions) < len(tokenizer.encode("a ball and"))
 
@@ -123,7 +123,7 @@ def test_a_term_within_a_longer_word_is_lacking(text: str, lacks_it: bool):
     lines = ["ein Ball.", "eine Balle"] * 3
     letters = Tokenizer.train(lines, TokenizerConfig(vocab_size=19, kind="bpe"))
     term = TermConstraint((), ids(letters, "Ball"))
-    given = said(letters, text)
+    given = hypothesis_of(letters, text)
     assert term.target_ids[0] in given.ids
 
     assert bool(missing_terms(given, [term], letters.pieces(given.ids))) == lacks_it
@@ -164,7 +164,7 @@ def placed(
 ) -> str:
     """The prefix that is asked for next, as text."""
     request = Request(ids(tokenizer, "a red ball"), prefix=ids(tokenizer, prefix))
-    hypothesis = said(tokenizer, text)
+    hypothesis = hypothesis_of(tokenizer, text)
     pieces = tokenizer.pieces(hypothesis.ids)
     now = request_with_next_term(model, request, hypothesis, terms, pieces)
     assert now._replace(prefix=()) == request._replace(prefix=())

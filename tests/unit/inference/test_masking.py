@@ -50,7 +50,7 @@ def test_the_model_reads_placeholders_and_the_text_comes_back(protecting: Tokeni
     (translation,) = translator.translate([SENTENCE])
 
     assert translation.text == SENTENCE
-    ((request,),) = engine.asked
+    ((request,),) = engine.batches
     assert is_masked(protecting, request)
     assert "my_table" not in protecting.decode(request.source)
     assert protecting.decode(translation.ids) == SENTENCE, "ids spell the text, too"
@@ -65,7 +65,7 @@ def test_a_translation_that_lost_a_placeholder_is_made_again_from_plain_text(pro
 
     assert translation.text == SENTENCE
     assert other.text == "see the manual"
-    first, second = engine.asked
+    first, second = engine.batches
     assert sum(is_masked(protecting, request) for request in first) == 1
     assert not any(is_masked(protecting, request) for request in second)
     assert len(second) == 1, "only the sentence that lost it"
@@ -94,7 +94,7 @@ def test_own_patterns_are_protected_for_one_call(protecting: Tokenizer):
     (translation,) = translator.translate(["set seven"], protect=["sev.n"])
 
     assert translation.text == "set seven"
-    ((request,),) = engine.asked
+    ((request,),) = engine.batches
     assert is_masked(protecting, request)
 
 
@@ -104,7 +104,7 @@ def test_a_sentence_with_a_prefix_is_translated_as_it_is(protecting: Tokenizer):
 
     translator.translate(["set row_count"], prefix="row_count")
 
-    ((request,),) = engine.asked
+    ((request,),) = engine.batches
     assert not is_masked(protecting, request)
 
 
@@ -115,7 +115,7 @@ def test_other_models_refuse_own_patterns(tokenizer: Tokenizer):
         translator.translate(["the old man"], protect=["code"])
 
     translator.translate(["the old man"])
-    ((request,),) = engine.asked
+    ((request,),) = engine.batches
     assert request.source == tuple(tokenizer.encode("the old man"))
 
 

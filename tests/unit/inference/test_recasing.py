@@ -180,7 +180,7 @@ def test_placeholders_stay(english: Tokenizer):
 
     assert translation.text == "CLOSE 25 DOORS OF THE WINDOW"
     assert translation.recased == "Close 25 doors of the window"
-    ((request,),) = engine.asked
+    ((request,),) = engine.batches
     assert not english.placeholders.keys().isdisjoint(request.source)
 
 

@@ -25,7 +25,7 @@ SOURCE = pieces("a man walks along the river with his dog and his wife")
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("der der der der Mann", '"der" ×4)'),
         ("ein Hund und ein Hund und ein Hund und", '"ein Hund und" ×3)'),
@@ -35,8 +35,8 @@ SOURCE = pieces("a man walks along the river with his dog and his wife")
         ("0 +. 0 +. 0 +. 0 +. 0 +.", '"0." ×5)'),
     ],
 )
-def test_a_loop_is_seen(target: str, said: str):
-    assert detect_repetition(SOURCE, [*pieces(target), "</s>"]) == f"repetition ({said}"
+def test_a_loop_is_seen(target: str, message: str):
+    assert detect_repetition(SOURCE, [*pieces(target), "</s>"]) == f"repetition ({message}"
 
 
 def test_of_two_loops_the_first_is_named():

@@ -282,13 +282,13 @@ def test_no_sentences_have_no_translations(translator: Translator):
 
 
 def test_progress_ends_with_all_sentences_done(echoing: Translator):
-    told: list[int] = []
+    counts: list[int] = []
     long = "zwei Kinder spielen mit einem roten Ball im Garten am Fluss"
 
-    echoing.translate([*SENTENCES, long], batch_tokens=60, progress=told.append)
+    echoing.translate([*SENTENCES, long], batch_tokens=60, progress=counts.append)
 
-    assert told == sorted(told)
-    assert (told[0], told[-1]) == (2, len(SENTENCES) + 1)
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (2, len(SENTENCES) + 1)
 
 
 def test_a_loaded_translator_says_what_the_one_in_memory_says(
@@ -316,8 +316,10 @@ def scripted(
     sure: Confidence | None = None,
 ) -> Translator:
     """A translator that asks this engine first, and torch for what it alone can do."""
-    ours = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
-    return Translator([engine, ours], tokenizer, model=untrained, search=SEARCH, confidence=sure)
+    torch_engine = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
+    return Translator(
+        [engine, torch_engine], tokenizer, model=untrained, search=SEARCH, confidence=sure
+    )
 
 
 def test_one_prefix_is_that_of_every_translation(translator: Translator):
@@ -422,7 +424,7 @@ def test_a_glossary_is_refused_before_the_first_line_where_torch_was_left_out(
 
     with pytest.raises(ValueError, match=r"^a glossary needs the torch engine: choose engine auto"):
         translator.translate(["bread"], glossary={"ball": "Ball"})
-    assert engine.asked == []
+    assert engine.batches == []
 
 
 LINE = Calibration(log_probs=(-1.0, 0.0), worth=(0.0, 1.0), observations=100)
@@ -553,7 +555,7 @@ def test_where_the_translation_may_end_that_is_an_alternative(
 
 
 @pytest.mark.parametrize(
-    ("sentence", "after", "count", "said"),
+    ("sentence", "after", "count", "message"),
     [
         (" ", "", 5, "alternatives need a sentence of 1 to 23 pieces, not 0"),
         ("z" * 60, "", 5, "alternatives need a sentence of 1 to 23 pieces"),
@@ -563,9 +565,9 @@ def test_where_the_translation_may_end_that_is_an_alternative(
     ],
 )
 def test_alternatives_to_what_cannot_be_looked_into_are_refused(
-    translator: Translator, sentence: str, after: str, count: int, said: str
+    translator: Translator, sentence: str, after: str, count: int, message: str
 ):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         translator.alternatives(sentence, after, count=count)
 
 
@@ -598,10 +600,10 @@ def test_several_models_decide_together_by_the_mean_of_their_probabilities(two: 
 
     (both,) = together.score(["the old man"], ["ein Buch"])
 
-    each = [Translator.load(path).score(["the old man"], ["ein Buch"])[0] for path in two]
+    scores = [Translator.load(path).score(["the old man"], ["ein Buch"])[0] for path in two]
     means = [
         math.log((math.exp(a) + math.exp(b)) / 2)
-        for a, b in zip(each[0].log_probs, each[1].log_probs, strict=True)
+        for a, b in zip(scores[0].log_probs, scores[1].log_probs, strict=True)
     ]
     assert both.log_probs == pytest.approx(means, abs=1e-5)
     assert together.engine_description == "engine: torch (ensemble of 2 models)"
@@ -622,7 +624,7 @@ def test_models_of_other_vocabularies_do_not_decide_together(
         Translator.load(two[0], ensemble=[two[1], third])
 
 
-@pytest.mark.parametrize("asked", [{"engine": "ctranslate2"}, {"compute_type": "int8"}])
-def test_what_several_models_cannot_do_is_refused(two: list[Path], asked: dict[str, str]):
+@pytest.mark.parametrize("options", [{"engine": "ctranslate2"}, {"compute_type": "int8"}])
+def test_what_several_models_cannot_do_is_refused(two: list[Path], options: dict[str, str]):
     with pytest.raises(ValueError, match=r"^an ensemble "):
-        Translator.load(two[0], ensemble=two[1:], **asked)  # type: ignore[arg-type]
+        Translator.load(two[0], ensemble=two[1:], **options)  # type: ignore[arg-type]

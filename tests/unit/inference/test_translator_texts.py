@@ -44,7 +44,7 @@ def test_texts_come_back_in_order(translator: Translator):
 def test_all_texts_are_asked_for_in_one_call(translator: Translator, engine: Scripted):
     translate_texts(translator, ["the old man\nred ball", "a {x} book"])
 
-    assert len(engine.asked) == 1
+    assert len(engine.batches) == 1
 
 
 def test_a_lost_placeholder_is_kept_by_its_runs(translator: Translator):
@@ -56,10 +56,10 @@ def test_a_lost_placeholder_is_kept_by_its_runs(translator: Translator):
 def test_alignments_are_computed_where_tags_need_them_alone(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ):
-    asked: list[str] = []
+    aligned: list[str] = []
 
-    def alignment(one: Translation) -> str:
-        asked.append(one.source)
+    def alignment(translation: Translation) -> str:
+        aligned.append(translation.source)
         return "0-2 1-1 2-0"
 
     monkeypatch.setattr(translator, "alignment", alignment)
@@ -69,7 +69,7 @@ def test_alignments_are_computed_where_tags_need_them_alone(
     )
 
     assert result.text == "<p>ball <b>red</b> the</p><p><i>book a</i></p>"
-    assert asked == ["the red ball"]
+    assert aligned == ["the red ball"]
 
 
 def test_the_models_own_alignment_places_tags(translator: Translator):

@@ -16,11 +16,11 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "cores"),
+    ("limit", "cores"),
     [("50000 100000\n", 0.5), ("max 100000\n", 3), ("900000 100000\n", 3), ("", 3)],
 )
-def test_a_container_may_use_fewer_cores_than_there_are(said: str, cores: float, container: Path):
-    (container / "cpu.max").write_text(said)
+def test_a_container_may_use_fewer_cores_than_there_are(limit: str, cores: float, container: Path):
+    (container / "cpu.max").write_text(limit)
 
     assert machine.usable_cores() == cores
 

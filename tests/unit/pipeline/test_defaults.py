@@ -228,11 +228,11 @@ def test_the_epochs_that_are_told_are_those_that_come(
     result = transduce("prepare", "--source", source, "--target", target_file, "--out", out)
 
     assert result.code == 0, result.err
-    told = re.search(r"updates for (\d+) epochs", result.err)
+    events = re.search(r"updates for (\d+) epochs", result.err)
     facts = json.loads((out / "prepared" / "prepared.json").read_text())
     train = load_recipe(out / "recipe.toml").train
-    assert told
-    assert train.updates / facts["updates_per_epoch"] == pytest.approx(int(told[1]), rel=0.03)
+    assert events
+    assert train.updates / facts["updates_per_epoch"] == pytest.approx(int(events[1]), rel=0.03)
     assert (train.warmup, train.validate_every) == (
         min(train.updates // 15, 200),
         train.updates // 25,
@@ -318,22 +318,22 @@ def test_a_recipe_that_is_named_is_taken_as_it_is(corpus: str):
 
 
 def test_the_line_comes_before_the_first_event_and_once():
-    told: list[Event] = []
+    events: list[Event] = []
 
-    on_event = with_first_message("chosen", told.append)
-    assert told == []
+    on_event = with_first_message("chosen", events.append)
+    assert events == []
     on_event(LogMessage(text="a"))
     on_event(LogMessage(text="b"))
 
-    assert told == [LogMessage(text="chosen"), LogMessage(text="a"), LogMessage(text="b")]
+    assert events == [LogMessage(text="chosen"), LogMessage(text="a"), LogMessage(text="b")]
 
 
 def test_no_line_is_no_event():
-    told: list[Event] = []
+    events: list[Event] = []
 
-    with_first_message("", told.append)(LogMessage(text="a"))
+    with_first_message("", events.append)(LogMessage(text="a"))
 
-    assert told == [LogMessage(text="a")]
+    assert events == [LogMessage(text="a")]
 
 
 def test_rows_rise():

@@ -136,8 +136,8 @@ def test_a_recipe_that_followed_once_stays_as_it_is(start: StartModel):
 def test_the_same_vocabulary_leaves_the_weights_as_they_are(start: StartModel):
     grown = extend_vocabulary(start.bundle, start.bundle.tokenizer)
 
-    ours, theirs = grown.model.state_dict(), start.bundle.model.state_dict()
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    actual, initial = grown.model.state_dict(), start.bundle.model.state_dict()
+    assert all(torch.equal(actual[name], initial[name]) for name in initial)
 
 
 @torch.no_grad()

@@ -93,7 +93,7 @@ def test_few_pairs_or_no_beam_leave_it(undecided: Transformer, tokenizer: Tokeni
 class End:
     """What the end of a run left."""
 
-    said: list[str]
+    messages: list[str]
     bundle: Bundle
     result: RunResult
 
@@ -127,7 +127,7 @@ def end(
 
         RunEvaluator(recipe, tmp_path, prepared, on_event).finish(trained)
         result = RunResult.read(tmp_path / "results.json")
-        return End(said=actual, bundle=Bundle.load(tmp_path / "model"), result=result)
+        return End(messages=actual, bundle=Bundle.load(tmp_path / "model"), result=result)
 
     return finish
 
@@ -136,7 +136,7 @@ def test_the_better_exponent_is_said_recorded_and_kept(end: Callable[..., End]):
     ended = end(TUNED)
 
     assert ended.bundle.search == replace(SEARCH, alpha=1.4)
-    (line,) = [line for line in ended.said if "search.alpha" in line]
+    (line,) = [line for line in ended.messages if "search.alpha" in line]
     assert line.startswith("length penalty 1.4: 100.00 BLEU on validation, against ")
     assert line.endswith(" of length penalty 0.6 (search.alpha)")
     assert ended.result.test
@@ -149,7 +149,7 @@ def test_a_recipe_that_does_not_ask_keeps_the_papers(end: Callable[..., End]):
     ended = end()
 
     assert ended.bundle.search == SEARCH
-    assert not [line for line in ended.said if "search.alpha" in line]
+    assert not [line for line in ended.messages if "search.alpha" in line]
     assert "length penalty 0.6," in ended.result.validation.decoding
 
 
@@ -161,4 +161,4 @@ def test_what_only_the_sample_likes_is_not_taken(
     ended = end(TUNED)
 
     assert ended.bundle.search == SEARCH
-    assert "against 0.00 of length penalty 0" in next(x for x in ended.said if "search.al" in x)
+    assert "against 0.00 of length penalty 0" in next(x for x in ended.messages if "search.al" in x)

@@ -51,33 +51,33 @@ def saying(notes: list[str]) -> Callable[[Event], None]:
 
 
 def test_long_work_gives_a_sign_of_life_every_ten_seconds(monkeypatch: pytest.MonkeyPatch):
-    told: list[Event] = []
+    events: list[Event] = []
     clock = itertools.count(100.0, 3.0)
     monkeypatch.setattr(prepare, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
-    count = prepare.progress_reporter(told.append, "read")
+    count = prepare.progress_reporter(events.append, "read")
     for pairs in range(1, 8):
         count(1000 * pairs)
 
-    assert told == [LogMessage(text="4,000 pairs read")]
+    assert events == [LogMessage(text="4,000 pairs read")]
 
 
 def test_a_sign_of_life_says_of_how_many(monkeypatch: pytest.MonkeyPatch):
-    told: list[Event] = []
+    events: list[Event] = []
     clock = itertools.count(100.0, 11.0)
     monkeypatch.setattr(prepare, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
-    prepare.progress_reporter(told.append, "encoded", of=70_000)(7000)
+    prepare.progress_reporter(events.append, "encoded", of=70_000)(7000)
 
-    assert told == [LogMessage(text="7,000 of 70,000 pairs encoded")]
+    assert events == [LogMessage(text="7,000 of 70,000 pairs encoded")]
 
 
 def test_short_work_gives_none():
-    told: list[Event] = []
+    events: list[Event] = []
 
-    prepare.progress_reporter(told.append, "read")(5)
+    prepare.progress_reporter(events.append, "read")(5)
 
-    assert told == []
+    assert events == []
 
 
 def a_prepared(tokenizer: Tokenizer, *, validation: str, test: str) -> Prepared:

@@ -93,7 +93,10 @@ def test_the_attention_is_of_the_same_pair_each_time(page: RunPage, run: Run):
         line["attention"] for line in read_metrics(page.out / "metrics.jsonl") if "bleu" in line
     ]
 
-    assert len({(len(each), len(each[0])) for each in maps} | {(len(traced), len(traced[0]))}) == 1
+    assert (
+        len({(len(weights), len(weights[0])) for weights in maps} | {(len(traced), len(traced[0]))})
+        == 1
+    )
     assert all(sum(row) == pytest.approx(1.0, abs=0.02) for row in traced)
 
 

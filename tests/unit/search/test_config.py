@@ -6,7 +6,7 @@ from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Sampling
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"temperature": float("nan")}, "temperature must be above 0"),
@@ -16,13 +16,13 @@ from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Sampling
         ({"seed": -1}, "seed must not be negative"),
     ],
 )
-def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], said: str):
-    with pytest.raises(ValueError, match=said):
+def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], message: str):
+    with pytest.raises(ValueError, match=message):
         SamplingConfig(**setting)
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ({"no_repeat": -1}, "no-repeat must not be negative"),
         ({"min_length": -1}, "min-length must not be negative"),
@@ -30,8 +30,8 @@ def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], said: st
         ({"max_length": 0}, "max-length must be above min-length"),
     ],
 )
-def test_wishes_that_cannot_be_met_are_refused(setting: dict[str, int], said: str):
-    with pytest.raises(ValueError, match=said):
+def test_wishes_that_cannot_be_met_are_refused(setting: dict[str, int], message: str):
+    with pytest.raises(ValueError, match=message):
         DecodingConstraints(**setting)
 
 

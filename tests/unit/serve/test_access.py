@@ -43,7 +43,7 @@ def test_a_page_of_another_origin_is_refused(served: Served) -> None:
 
     assert answer.status_code == 403
     assert "--allow-origin" in answer.json()["error"]
-    assert not served.loud["en-de"].asked
+    assert not served.loud["en-de"].received
     assert "access-control-allow-origin" not in answer.headers
 
 
@@ -75,7 +75,7 @@ def test_a_public_server_can_be_restricted(serve: Serve) -> None:
         host="0.0.0.0", allow_hosts=("mt.example",), allow_origins=("https://mt.example",)
     )
     served = serve("en-de", settings=settings)
-    served.told = UNDOCUMENTED
+    served.documented = UNDOCUMENTED
 
     assert post(served, host="evil.example").status_code == 403
     assert post(served, host="mt.example", origin="https://evil.example").status_code == 403
@@ -142,7 +142,7 @@ def test_utf_16_is_named(served: Served) -> None:
 
 def test_everything_is_served_under_a_prefix(serve: Serve) -> None:
     served = serve("en-de", settings=ServerSettings(url_prefix="/mt"))
-    served.told = UNDOCUMENTED
+    served.documented = UNDOCUMENTED
     answer = served.ask("POST", "/mt/translate", json=HELLO)
     page = served.ask("GET", "/mt")
     document = served.ask(

@@ -106,9 +106,9 @@ def test_the_log_has_one_line_without_the_text(
 
 
 def test_batches_are_counted_by_their_direction(registry: ModelRegistry, metrics: Metrics) -> None:
-    asked = [SentenceRequest("a"), SentenceRequest("b"), SentenceRequest("c")]
+    requests = [SentenceRequest("a"), SentenceRequest("b"), SentenceRequest("c")]
 
-    asyncio.run(registry.directions[0].batcher.translate(asked, BatchOptions(beam=1)))
+    asyncio.run(registry.directions[0].batcher.translate(requests, BatchOptions(beam=1)))
     registry.close()
 
     counted = metrics.text().decode()

@@ -54,13 +54,13 @@ class Fake(Translator):
         time.sleep(self._late * self._draw.random())
         if "bad" in given:
             raise ValueError("this one is bad")
-        return [said(text, before) for text, before in zip(given, prefix, strict=True)]
+        return [translation_of(text, before) for text, before in zip(given, prefix, strict=True)]
 
     def alignment(self, translation: Translation) -> str:
         return f"{len(translation.source)}-0"
 
 
-def said(text: str, prefix: str = "") -> Translation:
+def translation_of(text: str, prefix: str = "") -> Translation:
     back = prefix + text[::-1]
     return Translation(source=text, text=back, score=0.0, ids=(), pieces=(), log_probs=())
 
@@ -95,7 +95,7 @@ def test_everybody_gets_his_own_answers_in_order(seed: int) -> None:
 
     async def client(number: int) -> None:
         for turn in range(draw.randint(1, 7)):
-            words = [f"{number}.{turn}.{at}" for at in range(draw.randint(0, 11))]
+            words = [f"{number}.{turn}.{index}" for index in range(draw.randint(0, 11))]
             how = BatchOptions(beam=draw.choice([1, 2]), nbest=1)
             if draw.random() < 0.2:
                 try:
@@ -160,13 +160,13 @@ def test_only_sentences_that_are_asked_in_the_same_way_are_together() -> None:
 def test_a_prefix_is_kept_apart_and_the_order_stays() -> None:
     fake = Fake()
     batcher = Batcher(fake)
-    asked = [
+    requests = [
         SentenceRequest("ab", prefix="So "),
         SentenceRequest("cd"),
         SentenceRequest("ef", align=True),
     ]
 
-    answers = asyncio.run(batcher.translate(asked, HOW))
+    answers = asyncio.run(batcher.translate(requests, HOW))
     batcher.close()
 
     assert texts(answers) == ["So ba", "dc", "fe"]
@@ -322,8 +322,8 @@ def test_a_bad_sentence_fails_its_own_request_alone() -> None:
 
     async def work() -> list[list[SentenceResult] | BaseException]:
         first = await held(batcher, fake)
-        asked = (ask("ab"), ask("ok", "bad"), ask("cd"))
-        others = [asyncio.create_task(batcher.translate(words, HOW)) for words in asked]
+        requests = (ask("ab"), ask("ok", "bad"), ask("cd"))
+        others = [asyncio.create_task(batcher.translate(words, HOW)) for words in requests]
         await settled()
         fake.go.set()
         await first

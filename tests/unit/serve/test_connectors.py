@@ -123,7 +123,7 @@ def test_subtitleedit_gets_its_subtitle_and_not_its_prompt(serve: "Serve") -> No
     result = chat(served, f"{PROMPT}\n\nA dog runs.<br />It is red.")
 
     assert result == "A DOG RUNS.<br />IT IS RED."
-    assert served.loud["en-de"].asked == ["A dog runs.", "It is red."]
+    assert served.loud["en-de"].received == ["A dog runs.", "It is red."]
 
 
 @pytest.mark.parametrize("model", ["transduce-en-fr", "EN-FR"])
@@ -131,7 +131,7 @@ def test_the_name_of_a_chat_model_is_a_direction(serve: "Serve", model: str) -> 
     served = serve("en-de", "en-fr")
 
     assert chat(served, "A dog runs.", model=model) == "A DOG RUNS."
-    assert served.loud["en-fr"].asked == ["A dog runs."]
+    assert served.loud["en-fr"].received == ["A dog runs."]
 
 
 def test_a_system_prompt_names_the_languages(serve: "Serve") -> None:
@@ -146,7 +146,7 @@ def test_a_system_prompt_names_the_languages(serve: "Serve") -> None:
     assert answer["model"] == "gpt-4o"
     result = answer["choices"][0]["message"]
     assert result == {"role": "assistant", "content": "TRANSLATE NOTHING.\n\nA DOG RUNS."}
-    assert served.loud["en-de"].asked == []
+    assert served.loud["en-de"].received == []
 
 
 def test_a_stream_of_a_chat_is_events(served: "Served") -> None:

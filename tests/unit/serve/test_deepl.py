@@ -11,10 +11,10 @@ from transduce.serve.settings import APIKey, ServerSettings
 HELLO = {"text": ["Hello there."], "target_lang": "DE"}
 
 
-def message(said: httpx.Response, status: int) -> str:
-    assert said.status_code == status, said.text
-    assert list(said.json()) == ["message"]
-    return said.json()["message"]
+def message(response: httpx.Response, status: int) -> str:
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["message"]
+    return response.json()["message"]
 
 
 def test_texts_are_translated_in_their_order(served: Served) -> None:
@@ -69,14 +69,14 @@ def test_tags_stay_where_they_are(served: Served, handling: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "loaded"),
+    ("code", "loaded"),
     [("EN-GB", "en"), ("en-us", "en"), ("PT-BR", "pt"), ("PT-PT", "pt"), ("PT-PT", "pt_BR")],
 )
-def test_variants_take_what_is_loaded(serve: Serve, said: str, loaded: str) -> None:
+def test_variants_take_what_is_loaded(serve: Serve, code: str, loaded: str) -> None:
     served = serve(f"de-{loaded}")
 
-    assert served.post("/v2/translate", text=["x"], target_lang=said).status_code == 200
-    assert served.loud[f"de-{loaded}"].asked == ["x"]
+    assert served.post("/v2/translate", text=["x"], target_lang=code).status_code == 200
+    assert served.loud[f"de-{loaded}"].received == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_tags_mean_what_the_client_says(
 
 
 @pytest.mark.parametrize(
-    ("handling", "asked"),
+    ("handling", "sentences"),
     [
         ({}, ["A hat", "a cat"]),
         ({"non_splitting_tags": ["p"]}, ["A hat a cat"]),
@@ -274,13 +274,13 @@ def test_tags_mean_what_the_client_says(
     ],
 )
 def test_which_tags_split_is_the_client_s_wish(
-    served: Served, handling: dict[str, object], asked: list[str]
+    served: Served, handling: dict[str, object], sentences: list[str]
 ) -> None:
     fields = {"text": ["<p>A hat</p> <p>a cat</p>"], "target_lang": "DE", "tag_handling": "xml"}
 
     served.post("/v2/translate", **fields, **handling)
 
-    assert [text for text in served.loud["en-de"].asked if text in asked] == asked
+    assert [text for text in served.loud["en-de"].received if text in sentences] == sentences
 
 
 def test_what_has_no_effect_is_named(served: Served) -> None:

@@ -21,17 +21,17 @@ def upload(served: Served, name: str, content: bytes, **fields: str) -> httpx.Re
     return served.ask("POST", "/translate_file", data=result, files={"file": (name, content)})
 
 
-def fetched(served: Served, said: httpx.Response) -> httpx.Response:
-    assert said.status_code == 200, said.text
-    url = said.json()["translatedFileUrl"]
+def fetched(served: Served, response: httpx.Response) -> httpx.Response:
+    assert response.status_code == 200, response.text
+    url = response.json()["translatedFileUrl"]
     assert url.startswith("http://localhost:5000/download_file/")
     return served.ask("GET", url.removeprefix("http://localhost:5000"))
 
 
-def error(said: httpx.Response, status: int) -> str:
-    assert said.status_code == status, said.text
-    assert list(said.json()) == ["error"]
-    return said.json()["error"]
+def error(response: httpx.Response, status: int) -> str:
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["error"]
+    return response.json()["error"]
 
 
 def test_a_document_comes_back_as_an_attachment(served: Served) -> None:
@@ -110,7 +110,7 @@ def test_auto_finds_out_the_language_of_the_whole(serve: Serve) -> None:
 
     upload(served, "a.txt", text.encode(), source="auto", target="fr")
 
-    assert "Ja." in served.loud["de-fr"].asked
+    assert "Ja." in served.loud["de-fr"].received
 
 
 @pytest.mark.parametrize(

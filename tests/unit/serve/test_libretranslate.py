@@ -18,10 +18,10 @@ from transduce.serve.text_translation import LONG_TEXT, offload
 HELLO = {"q": "Hello there.", "source": "en", "target": "de"}
 
 
-def error(said: httpx.Response, status: int) -> str:
-    assert said.status_code == status, said.text
-    assert list(said.json()) == ["error"]
-    return said.json()["error"]
+def error(response: httpx.Response, status: int) -> str:
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["error"]
+    return response.json()["error"]
 
 
 def test_a_text_is_translated(served: Served) -> None:
@@ -72,7 +72,7 @@ def test_several_sentences_come_back_with_their_white_space(served: Served) -> N
     response = served.post("/translate", **HELLO | {"q": "It rains.  We go home.\n\n\tBye."})
 
     assert response.json()["translatedText"] == "IT RAINS.  WE GO HOME.\n\n\tBYE."
-    assert served.loud["en-de"].asked == ["It rains.", "We go home.", "Bye."]
+    assert served.loud["en-de"].received == ["It rains.", "We go home.", "Bye."]
 
 
 def test_placeholders_come_back_whole(served: Served) -> None:
@@ -184,9 +184,9 @@ def test_html_has_no_alternatives(served: Served) -> None:
     assert response.json()["alternatives"] == []
 
 
-@pytest.mark.parametrize("said", ["many", True, [], 1.5, "9" * 5000])
-def test_alternatives_must_be_a_number(served: Served, said: object) -> None:
-    answer = served.post("/translate", **HELLO, alternatives=said)
+@pytest.mark.parametrize("value", ["many", True, [], 1.5, "9" * 5000])
+def test_alternatives_must_be_a_number(served: Served, value: object) -> None:
+    answer = served.post("/translate", **HELLO, alternatives=value)
 
     assert error(answer, 400) == "Invalid request: alternatives parameter is not a number"
 
@@ -214,7 +214,7 @@ def test_auto_detects_each_text_of_a_list(serve: Serve) -> None:
     body = served.post("/translate", q=texts, source="auto", target="fr").json()
 
     assert [item["language"] for item in body["detectedLanguage"]] == ["en", "de"]
-    assert served.loud["de-fr"].asked == texts[1:]
+    assert served.loud["de-fr"].received == texts[1:]
     assert body["translatedText"] == [text.upper() for text in texts]
 
 
@@ -235,7 +235,7 @@ def test_emoji_are_not_translated(served: Served) -> None:
         "translatedText": "😀 👍🏽",
         "detectedLanguage": {"confidence": 0.0, "language": "en"},
     }
-    assert served.loud["en-de"].asked == []
+    assert served.loud["en-de"].received == []
 
 
 def test_a_text_over_the_limit_is_refused(serve: Serve) -> None:
@@ -394,7 +394,7 @@ def test_a_client_that_goes_away_is_not_translated_for(serve: Serve) -> None:
 
     asyncio.run(go())
 
-    assert "Forget me." not in loud.asked
+    assert "Forget me." not in loud.received
 
 
 async def _ask_and_go(served: Served, body: bytes) -> None:
@@ -422,12 +422,12 @@ async def _ask_and_go(served: Served, body: bytes) -> None:
         "scheme": "http",
         "server": ("localhost", 5000),
     }
-    asked = asyncio.create_task(served.app(scope, receive, send))
+    request = asyncio.create_task(served.app(scope, receive, send))
     await asyncio.sleep(0.05)
     gone.set()
-    done, _ = await asyncio.wait({asked}, timeout=30)
-    assert done == {asked}
-    assert asked.exception() is None
+    done, _ = await asyncio.wait({request}, timeout=30)
+    assert done == {request}
+    assert request.exception() is None
     assert answers == []
 
 

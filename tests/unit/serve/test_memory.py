@@ -48,7 +48,7 @@ def test_a_correction_is_given_back_and_the_model_is_not_run(served: "Served") -
 
     assert (answer.status_code, answer.json()) == (200, {"success": True})
     assert translation(served, "A dog runs.") == "Ein Hund läuft."
-    assert served.loud["en-de"].asked == ["A dog runs."]
+    assert served.loud["en-de"].received == ["A dog runs."]
     native = served.post("/api/translate", text="A dog runs.", **PAIR).json()
     assert (native["text"], native["from_memory"], native["sentences"]) == (
         "Ein Hund läuft.",

@@ -19,10 +19,10 @@ from transduce.visualization.attention_page import trace_attention
 DOG = "the old man reads a book"
 
 
-def error(said: httpx.Response, status: int) -> str:
-    assert said.status_code == status, said.text
-    assert list(said.json()) == ["error"]
-    return said.json()["error"]
+def error(response: httpx.Response, status: int) -> str:
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["error"]
+    return response.json()["error"]
 
 
 def test_models_say_what_is_loaded(serve: Serve) -> None:
@@ -206,8 +206,10 @@ def test_a_sentence_that_cannot_be_looked_into_is_refused(
 def test_many_at_once_get_each_his_own(served: Served) -> None:
     async def go() -> list[httpx.Response]:
         async with served.client() as client:
-            asked = (client.post("/api/translate", json={"text": f"Text {n}."}) for n in range(31))
-            return await asyncio.gather(*asked)
+            responses = (
+                client.post("/api/translate", json={"text": f"Text {n}."}) for n in range(31)
+            )
+            return await asyncio.gather(*responses)
 
     result = asyncio.run(go())
 

@@ -21,16 +21,16 @@ class Elements(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
 
 def elements() -> list[tuple[str, dict[str, str | None]]]:
     parser = Elements()
     parser.feed(text(INDEX))
-    return parser.found
+    return parser.elements
 
 
 def test_every_file_says_what_it_is():
@@ -44,13 +44,13 @@ def test_every_file_says_what_it_is():
 
 def test_what_the_page_loads_is_served():
     links = [attributes.get("src") or attributes.get("href") for _, attributes in elements()]
-    asked = {link for link in links if link and link.startswith("page/")}
+    names = {link for link in links if link and link.startswith("page/")}
 
     imported = {
         f"page/{item}" for name in SCRIPTS for item in re.findall(r'from "\./(.+?)"', text(name))
     }
 
-    assert asked | imported == {f"page/{name}" for name in FILES if name != INDEX}
+    assert names | imported == {f"page/{name}" for name in FILES if name != INDEX}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -82,9 +82,9 @@ def test_scripts_set_no_markup_and_no_inline_style(name: str):
 
 def test_every_element_that_the_page_script_asks_for_is_there():
     ids = {attributes["id"] for _, attributes in elements() if "id" in attributes}
-    asked = set(re.findall(r'\$\("([\w-]+)"\)', text("page.js")))
+    names = set(re.findall(r'\$\("([\w-]+)"\)', text("page.js")))
 
-    assert asked - ids == set()
+    assert names - ids == set()
 
 
 def test_every_field_has_a_label():

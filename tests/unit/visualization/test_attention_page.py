@@ -73,7 +73,7 @@ def test_the_page_says_how_likely_each_piece_is(bundle: Bundle):
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "said"),
+    ("source", "target", "message"),
     [
         (" \t", None, "the sentence is blank"),
         (SENTENCE, "", "the target is blank"),
@@ -81,7 +81,7 @@ def test_the_page_says_how_likely_each_piece_is(bundle: Bundle):
     ],
 )
 def test_what_cannot_be_shown_is_refused(
-    bundle: Bundle, source: str, target: str | None, said: str
+    bundle: Bundle, source: str, target: str | None, message: str
 ):
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         trace_attention(bundle, source, target)

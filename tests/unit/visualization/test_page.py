@@ -230,7 +230,7 @@ def test_a_bar_below_zero_ends_at_zero():
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "expected"),
     [
         ([41.02, 37.1, 30.0], ["41.02", "37.10", "30.00"]),
         ([0.5, 0.987], ["0.500", "0.987"]),
@@ -240,14 +240,14 @@ def test_a_bar_below_zero_ends_at_zero():
     ],
 )
 def test_values_stand_at_their_bars_with_as_many_decimals_as_any_of_them_needs(
-    values: list[float], said: list[str]
+    values: list[float], expected: list[str]
 ):
     labels = [f"label {number}" for number in range(len(values))]
 
     figure = bar_chart(labels, [BarSeries("g", values)], y_label="y", title="t")
 
     shown = texts(figure)
-    assert [shown[shown.index(label) + 1] for label in labels] == said
+    assert [shown[shown.index(label) + 1] for label in labels] == expected
 
 
 def test_a_bar_for_every_label_or_it_is_a_bug():

@@ -92,15 +92,15 @@ answer(payload.beams.map((beam) => payload.sentences.map((ids) => translate(ids,
     for beam, answer in zip((1, 3), answers, strict=True):
         config = SearchConfig(beam=beam, alpha=0.6, extra=8)
         expected = [engine.search([Request(tuple(ids))], config)[0] for ids in SENTENCES]
-        for ours, theirs in zip(expected, answer, strict=True):
-            assert [list(hypothesis.ids) for hypothesis in ours] == [
-                hypothesis["ids"] for hypothesis in theirs
+        for reference, actual in zip(expected, answer, strict=True):
+            assert [list(hypothesis.ids) for hypothesis in reference] == [
+                hypothesis["ids"] for hypothesis in actual
             ]
-            assert [hypothesis.score for hypothesis in ours] == pytest.approx(
-                [hypothesis["score"] for hypothesis in theirs], abs=1e-4
+            assert [hypothesis.score for hypothesis in reference] == pytest.approx(
+                [hypothesis["score"] for hypothesis in actual], abs=1e-4
             )
-            assert [hypothesis.finished for hypothesis in ours] == [
-                hypothesis["finished"] for hypothesis in theirs
+            assert [hypothesis.finished for hypothesis in reference] == [
+                hypothesis["finished"] for hypothesis in actual
             ]
 
 

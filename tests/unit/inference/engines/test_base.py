@@ -125,10 +125,10 @@ def test_torch_does_not_quietly_stand_in_for_a_kind_of_numbers(odd: Bundle, engi
         select_engines(odd, engine=engine, compute_type="int8")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("asked", [{"plan": Plan("float32", 1, 1)}, {"shortlist": Path("vmap")}])
-def test_torch_has_no_plans_or_shortlists(bundle: Bundle, asked: dict[str, Any]):
+@pytest.mark.parametrize("options", [{"plan": Plan("float32", 1, 1)}, {"shortlist": Path("vmap")}])
+def test_torch_has_no_plans_or_shortlists(bundle: Bundle, options: dict[str, Any]):
     with pytest.raises(ValueError, match="no plans or shortlists"):
-        select_engines(bundle, engine="torch", **asked)
+        select_engines(bundle, engine="torch", **options)
 
 
 def test_torch_can_be_asked_to_compute_in_bfloat16_and_says_so(bundle: Bundle):

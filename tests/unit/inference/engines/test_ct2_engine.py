@@ -44,8 +44,8 @@ def endless(bundle: Bundle) -> None:
         bundle.model.embedding.weight[0] = -5.0
 
 
-def ids_of(found: Sequence[Sequence[Hypothesis]]) -> list[list[tuple[int, ...]]]:
-    return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in found]
+def ids_of(results: Sequence[Sequence[Hypothesis]]) -> list[list[tuple[int, ...]]]:
+    return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in results]
 
 
 def test_it_is_an_engine(engine: Ct2Engine):
@@ -178,7 +178,7 @@ def test_greedy_wishes_are_honoured_as_torch_honours_them(
 
 
 @pytest.mark.parametrize(
-    ("request_", "beam", "constraints", "said"),
+    ("request_", "beam", "constraints", "message"),
     [
         (Request((5,)), 1, DecodingConstraints(sampling=SamplingConfig()), "sampling"),
         (Request((5,), prefix=(7,)), 2, DecodingConstraints(), "a prefix with a beam above 1"),
@@ -203,12 +203,12 @@ def test_greedy_wishes_are_honoured_as_torch_honours_them(
     ],
 )
 def test_what_it_cannot_do_it_refuses_by_name(
-    engine: Ct2Engine, request_: Request, beam: int, constraints: DecodingConstraints, said: str
+    engine: Ct2Engine, request_: Request, beam: int, constraints: DecodingConstraints, message: str
 ):
     config = SearchConfig(beam=beam)
 
     assert engine.unsupported_reason([Request((3,)), request_], config, constraints).startswith(
-        said
+        message
     )
     with pytest.raises(ValueError, match="use the torch engine"):
         engine.search([request_], config, constraints)

@@ -50,8 +50,8 @@ def test_the_folder_alone_translates_as_the_model_does(
 
     torch_engine = TorchEngine(bundle.model, pad=tokenizer.pad, eos=0, device="cpu")
     config = SearchConfig(beam=1, extra=23 - len(SOURCE))
-    ((ours, *_),) = torch_engine.search([Request(SOURCE)], config)
-    assert result == [item for item in ours.ids if item != tokenizer.EOS]
+    ((expected, *_),) = torch_engine.search([Request(SOURCE)], config)
+    assert result == [item for item in expected.ids if item != tokenizer.EOS]
 
 
 def test_the_folder_has_all_that_is_needed_to_use_it(bundle: Bundle, tmp_path: Path):
@@ -135,33 +135,35 @@ def test_a_model_in_the_usual_shape_can_be_expressed(shape: ModelConfig):
 
 
 def test_every_weight_of_ours_stands_there_once(bundle: Bundle):
-    ours = bundle.model.to_numpy().weights
+    weights = bundle.model.to_numpy().weights
 
-    written = ct2_variables(bundle.model.config, ours)
+    written = ct2_variables(bundle.model.config, weights)
 
     shared = {"encoder/embeddings_0/weight", "decoder/embeddings/weight"}
     shared |= {name for name in written if "position" in name or name.endswith("projection/bias")}
     numbers = sum(tensor.size for name, tensor in written.items() if name not in shared)
-    assert numbers == sum(tensor.size for tensor in ours.values())
+    assert numbers == sum(tensor.size for tensor in weights.values())
 
 
 def test_queries_keys_and_values_stand_below_each_other(bundle: Bundle):
-    ours = bundle.model.to_numpy().weights
+    weights = bundle.model.to_numpy().weights
 
-    written = ct2_variables(bundle.model.config, ours)
+    written = ct2_variables(bundle.model.config, weights)
 
     single = written["encoder/layer_1/self_attention/linear_0/weight"]
-    parts = [ours[f"encoder.1.self_attention.{part}.weight"] for part in ("query", "key", "value")]
+    parts = [
+        weights[f"encoder.1.self_attention.{part}.weight"] for part in ("query", "key", "value")
+    ]
     assert np.array_equal(single, np.concatenate(parts))
 
 
 def test_keys_and_values_of_the_memory_stand_below_each_other(bundle: Bundle):
-    ours = bundle.model.to_numpy().weights
+    weights = bundle.model.to_numpy().weights
 
-    written = ct2_variables(bundle.model.config, ours)
+    written = ct2_variables(bundle.model.config, weights)
 
     single = written["decoder/layer_2/attention/linear_1/weight"]
-    parts = [ours[f"decoder.2.cross_attention.{part}.weight"] for part in ("key", "value")]
+    parts = [weights[f"decoder.2.cross_attention.{part}.weight"] for part in ("key", "value")]
     assert np.array_equal(single, np.concatenate(parts))
 
 

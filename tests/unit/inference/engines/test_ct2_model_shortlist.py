@@ -29,7 +29,7 @@ def file(tmp_path: Path, pieces: list[str]) -> Path:
     return tmp_path / "list"
 
 
-def said(engine: Ct2Engine | TorchEngine, *requests: Request) -> set[int]:
+def generated_ids(engine: Ct2Engine | TorchEngine, *requests: Request) -> set[int]:
     result = engine.search(list(requests), SearchConfig(beam=3))
     return {item for best in result for hypothesis in best for item in hypothesis.ids}
 
@@ -38,13 +38,13 @@ def said(engine: Ct2Engine | TorchEngine, *requests: Request) -> set[int]:
 def test_only_what_the_source_allows_is_said(bundle: Bundle, cache: Cache, request_: Request):
     engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
 
-    assert said(engine, request_) <= SHORT.allowed(request_.source)
+    assert generated_ids(engine, request_) <= SHORT.allowed(request_.source)
 
 
 def test_without_it_more_is_said(bundle: Bundle, cache: Cache):
     engine = Ct2Engine(bundle, cache=cache)
 
-    assert not said(engine, ONE) <= SHORT.allowed(ONE.source)
+    assert not generated_ids(engine, ONE) <= SHORT.allowed(ONE.source)
 
 
 def test_a_model_in_the_cache_with_a_shortlist_is_another_one(bundle: Bundle, cache: Cache):
@@ -53,7 +53,7 @@ def test_a_model_in_the_cache_with_a_shortlist_is_another_one(bundle: Bundle, ca
 
     engine = Ct2Engine(bundle, cache=cache)
 
-    assert said(engine, ONE, OTHER) == said(exact, ONE, OTHER)
+    assert generated_ids(engine, ONE, OTHER) == generated_ids(exact, ONE, OTHER)
     assert len(list(cache.root.glob(f"ct2-*/{VMAP}"))) == 1
 
 
@@ -62,7 +62,9 @@ def test_a_list_of_everything_changes_nothing(bundle: Bundle, cache: Cache):
 
     engine = Ct2Engine(bundle, shortlist=every, cache=cache)
 
-    assert said(engine, ONE, OTHER) == said(Ct2Engine(bundle, cache=cache), ONE, OTHER)
+    assert generated_ids(engine, ONE, OTHER) == generated_ids(
+        Ct2Engine(bundle, cache=cache), ONE, OTHER
+    )
 
 
 def test_pieces_keep_the_probability_that_the_whole_model_gives_them(bundle: Bundle, cache: Cache):
@@ -120,7 +122,7 @@ def test_the_line_says_that_there_is_one(bundle: Bundle, cache: Cache, file: Pat
 
     assert choice.description.endswith(", shortlist")
     assert isinstance(choice.engines[0], Ct2Engine)
-    assert said(choice.engines[0], ONE) <= SHORT.allowed(ONE.source)
+    assert generated_ids(choice.engines[0], ONE) <= SHORT.allowed(ONE.source)
 
 
 def test_torch_has_none(bundle: Bundle, file: Path):

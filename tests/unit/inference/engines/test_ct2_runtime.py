@@ -44,14 +44,14 @@ def test_omp_num_threads_bounds_the_cores(monkeypatch: pytest.MonkeyPatch):
     assert available_threads() == 1
 
 
-@pytest.mark.parametrize("said", ["", "0", "many", "1000"])
+@pytest.mark.parametrize("setting", ["", "0", "many", "1000"])
 def test_omp_num_threads_gives_no_core_that_is_not_there(
-    said: str, monkeypatch: pytest.MonkeyPatch
+    setting: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("OMP_NUM_THREADS")
     free = available_threads()
 
-    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    monkeypatch.setenv("OMP_NUM_THREADS", setting)
 
     assert available_threads() == free
 

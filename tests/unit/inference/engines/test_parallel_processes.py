@@ -120,7 +120,7 @@ def test_several_processes_find_what_one_finds(
     requests = [Request(tuple(range(3, 3 + 1 + place % 7))) for place in range(40)]
     config = SearchConfig(beam=beam, extra=4)
 
-    def found(*, fork: bool) -> list[object]:
+    def search(*, fork: bool) -> list[object]:
         engine = TorchEngine(untrained, pad=tokenizer.pad, eos=tokenizer.EOS, device="cpu")
         monkeypatch.setattr(torch_engine, "can_fork", lambda: fork)
         made: list[int] = []
@@ -137,4 +137,4 @@ def test_several_processes_find_what_one_finds(
         assert both[0] == both[1]
         return [[item.ids for item in best] for best in both[0]]
 
-    assert found(fork=True) == found(fork=False)
+    assert search(fork=True) == search(fork=False)

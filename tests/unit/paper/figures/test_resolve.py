@@ -112,7 +112,7 @@ def test_a_model_that_is_no_demos_is_refused(tokenizer: Tokenizer, untrained: Tr
 
 
 @pytest.mark.parametrize(
-    ("pieces", "found"),
+    ("pieces", "positions"),
     [
         (["▁the", "▁cat", "."], [1]),
         (["▁the", "▁c", "at", "."], [1, 2]),
@@ -121,8 +121,8 @@ def test_a_model_that_is_no_demos_is_refused(tokenizer: Tokenizer, untrained: Tr
         (["▁the", "▁dog"], []),
     ],
 )
-def test_a_noun_is_found_whole_and_once(pieces: list[str], found: list[int]):
-    assert resolve.piece_positions(pieces, "cat") == found
+def test_a_noun_is_found_whole_and_once(pieces: list[str], positions: list[int]):
+    assert resolve.piece_positions(pieces, "cat") == positions
 
 
 def test_wilsons_interval_is_wider_at_a_stricter_level():

@@ -143,10 +143,10 @@ def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest
 def test_the_command_prints_the_page(
     transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    asked: list[object] = []
-    monkeypatch.setattr(module, "table1", lambda out, *given, tell: asked.append(given) or "page")
+    calls: list[object] = []
+    monkeypatch.setattr(module, "table1", lambda out, *given, tell: calls.append(given) or "page")
 
     result = transduce("paper", "table1", "--quick", "--no-learning", "--out", str(tmp_path))
 
     assert (result.code, result.out) == (0, "page\n")
-    assert asked == [(QUICK, None)]
+    assert calls == [(QUICK, None)]

@@ -46,7 +46,7 @@ def test_a_price_below_zero_is_refused():
 
 
 @pytest.fixture
-def found() -> Table2:
+def table() -> Table2:
     costs: list[TrainingCost] = []
     for run in RUNS:
         counted = account(run, SHAPE, tokens=70, lengths=LENGTHS)
@@ -63,16 +63,16 @@ def found() -> Table2:
     return Table2(assumed=Assumed(), costs=tuple(costs), scores=scores)
 
 
-def test_the_page_does_the_papers_arithmetic(found: Table2):
-    text = page(record_of(found))
+def test_the_page_does_the_papers_arithmetic(table: Table2):
+    text = page(record_of(table))
 
     assert "12 h x 3600 x 8 GPUs x 9.5e12 = 3.28e+18, published as 3.3e+18" in text
     assert "and not what the models need: the matrix products are" in text
     assert "84 h x 3600 x 8 GPUs x 9.5e12 = 2.30e+19, published as 2.3e+19" in text
 
 
-def test_the_page_labels_both_scores(found: Table2):
-    text = page(record_of(found))
+def test_the_page_labels_both_scores(table: Table2):
+    text = page(record_of(table))
 
     assert "| BLEU | 26.50 | `tok:13a` |" in text
     assert "| tokenised BLEU | 27.30 | `Moses tokens` |" in text
@@ -85,8 +85,8 @@ def test_published_results_are_the_papers():
     assert big[1:] == (28.4, 41.8, 2.3e19, 2.3e19)
 
 
-def test_the_account_is_written_as_json_and_as_markdown(found: Table2, tmp_path: Path):
-    text = write(found, tmp_path / "new")
+def test_the_account_is_written_as_json_and_as_markdown(table: Table2, tmp_path: Path):
+    text = write(table, tmp_path / "new")
 
     assert '"estimated": 3.2832e+18' in (tmp_path / "new" / "table2.json").read_text()
     assert (tmp_path / "new" / "table2.md").read_text() == text

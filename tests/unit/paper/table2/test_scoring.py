@@ -29,10 +29,10 @@ def test_hyphens_around_one_letter_are_split_every_other_time_as_the_script_did(
 
 def test_half_right_compounds_score_in_the_papers_way_alone():
     """Two words of three are right in one compound, one of two in the other."""
-    ours = bleu(HYPOTHESES, REFERENCES, tokenize="none")
+    score = bleu(HYPOTHESES, REFERENCES, tokenize="none")
     papers = paper_bleu(HYPOTHESES, REFERENCES, tokenise=str)
 
-    assert papers.value > ours.value + 5
+    assert papers.value > score.value + 5
 
 
 def test_german_alone_has_its_compounds_split():

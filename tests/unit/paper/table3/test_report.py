@@ -32,12 +32,12 @@ def reported(outcomes: Sequence[Outcome]) -> Table3Report:
     return report(outcomes, settings=Settings())
 
 
-def line(found: Table3Report, row: str) -> Line:
-    return next(item for item in found.lines if item.row == row)
+def line(table3: Table3Report, row: str) -> Line:
+    return next(item for item in table3.lines if item.row == row)
 
 
 @pytest.fixture(scope="module")
-def found() -> Table3Report:
+def table3() -> Table3Report:
     """C5 better than the base row, C1 worse, A1 the same; D1 better, which the paper denies."""
     return reported(
         [
@@ -87,8 +87,8 @@ def test_the_page_of_one_seed_claims_nothing_and_says_why(one_seed: Table3Report
     assert "Spearman" not in text
 
 
-def test_the_page_says_when_training_ended_and_which_weights_are_scored(found: Table3Report):
-    text = page(record_of(found))
+def test_the_page_says_when_training_ended_and_which_weights_are_scored(table3: Table3Report):
+    text = page(record_of(table3))
 
     assert "the first 5,000 training pairs" in text
     assert "has not fallen 5 times in a row, or after 20,000 updates, which no row reached" in text
@@ -102,14 +102,14 @@ def test_the_page_names_rows_that_the_limit_of_updates_ended():
     assert "or after 20,000 updates (D1), and" in page(record_of(reported(outcomes)))
 
 
-def test_a_rank_correlation_has_its_interval_over_the_seeds(found: Table3Report):
+def test_a_rank_correlation_has_its_interval_over_the_seeds(table3: Table3Report):
     """D1 is on the wrong side with every seed; C follows the paper with every seed."""
-    taus = {group.group: group.bleu_kendall for group in found.agreements}
+    taus = {group.group: group.bleu_kendall for group in table3.agreements}
 
     assert taus["D"] == (-1.0, 0.0, (-1.0, -1.0, -1.0))
     assert taus["C"] == (1.0, 0.0, (1.0, 1.0, 1.0))
     assert "| D | 2 | 0, 1, 0 | -1.00 | -1.00 | -1.00\u00a0to\u00a0-1.00 |" in page(
-        record_of(found)
+        record_of(table3)
     )
 
 
@@ -123,9 +123,9 @@ def test_a_rank_correlation_without_order_has_no_interval():
     assert "– | – | – |" in page(record_of(result))
 
 
-def test_the_page_says_in_words_which_claims_hold(found: Table3Report):
+def test_the_page_says_in_words_which_claims_hold(table3: Table3Report):
     """C1 is worse, C5 better as printed; D1 is better, which the paper denies; A1 is unclear."""
-    claims = [row for row in page(record_of(found)).splitlines() if row.startswith("| ")]
+    claims = [row for row in page(record_of(table3)).splitlines() if row.startswith("| ")]
     rows = {row.split("|")[1].strip(): row.split("|")[2:5] for row in claims if row.count("|") == 5}
 
     assert [*map(str.strip, rows["C: bigger models are better"])] == [
@@ -139,7 +139,7 @@ def test_the_page_says_in_words_which_claims_hold(found: Table3Report):
     )
     assert rows["B: smaller keys hurt the quality"] == [" – ", " – ", " no row trained "]
     counts = "Of 8 comparisons 4 agree with it, 2 contradict it, and 2 cannot be told"
-    assert counts in page(record_of(found))
+    assert counts in page(record_of(table3))
 
 
 def test_rows_that_the_paper_has_alike_may_only_be_told_apart():
@@ -154,8 +154,8 @@ def test_rows_that_the_paper_has_alike_may_only_be_told_apart():
     assert "| – | E PPL alike | E BLEU alike |" in page(record_of(reported(outcomes)))
 
 
-def test_the_page_names_rows_hours_and_what_was_not_trained(found: Table3Report):
-    text = page(record_of(found))
+def test_the_page_names_rows_hours_and_what_was_not_trained(table3: Table3Report):
+    text = page(record_of(table3))
 
     assert "5 rows with 3 seeds each, 0.2 hours of training in all; not trained: A2, A3," in text
 
@@ -175,22 +175,24 @@ def test_label_smoothing_is_shown_with_the_papers_claim():
     assert "- Label smoothing, D3 (ε_ls 0). The paper: without label smoothing perplexity" in text
 
 
-def test_a_perplexity_is_e_to_the_nats_a_piece(found: Table3Report):
-    assert line(found, "base").validation.perplexity.value == pytest.approx(math.exp(2.0), rel=0.06)
+def test_a_perplexity_is_e_to_the_nats_a_piece(table3: Table3Report):
+    assert line(table3, "base").validation.perplexity.value == pytest.approx(
+        math.exp(2.0), rel=0.06
+    )
 
 
 @pytest.mark.parametrize(
     ("row", "side"),
     [("base", "base"), ("A1", "unclear"), ("C1", "worse"), ("C5", "better"), ("D1", "better")],
 )
-def test_a_row_is_on_a_side_of_the_base_row(found: Table3Report, row: str, side: str):
-    validation = line(found, row).validation
+def test_a_row_is_on_a_side_of_the_base_row(table3: Table3Report, row: str, side: str):
+    validation = line(table3, row).validation
 
     assert (validation.perplexity_side, validation.bleu_side) == (side, side)
 
 
-def test_groups_are_taken_with_the_base_row(found: Table3Report):
-    groups = {agreement.group: agreement.rows for agreement in found.agreements}
+def test_groups_are_taken_with_the_base_row(table3: Table3Report):
+    groups = {agreement.group: agreement.rows for agreement in table3.agreements}
 
     assert groups == {
         "all": ("base", "A1", "C1", "C5", "D1"),
@@ -200,15 +202,15 @@ def test_groups_are_taken_with_the_base_row(found: Table3Report):
     }
 
 
-def test_a_group_in_the_papers_order_correlates_fully(found: Table3Report):
-    c = next(agreement for agreement in found.agreements if agreement.group == "C")
+def test_a_group_in_the_papers_order_correlates_fully(table3: Table3Report):
+    c = next(agreement for agreement in table3.agreements if agreement.group == "C")
 
     assert (c.perplexity.spearman, c.bleu.kendall) == (1.0, 1.0)
     assert (c.perplexity_against, c.bleu_against) == ((), ())
 
 
-def test_what_stands_against_the_paper_is_named(found: Table3Report):
-    d = next(agreement for agreement in found.agreements if agreement.group == "D")
+def test_what_stands_against_the_paper_is_named(table3: Table3Report):
+    d = next(agreement for agreement in table3.agreements if agreement.group == "D")
 
     assert d.perplexity.disagree == 1
     assert d.perplexity_against == ("base above D1",)
@@ -262,8 +264,8 @@ def test_a_row_alone_is_reported_without_a_side():
     assert result.agreements == ()
 
 
-def test_the_page_shows_both_figures_and_marks_the_sides(found: Table3Report):
-    text = page(record_of(found))
+def test_the_page_shows_both_figures_and_marks_the_sides(table3: Table3Report):
+    text = page(record_of(table3))
 
     (row,) = [text for text in text.splitlines() if text.startswith("| C1 |")]
     assert "| 6.11 |" in row

@@ -47,11 +47,11 @@ def test_every_row_stands_to_the_base_row_as_in_the_paper(row: Row):
     full, base = load_recipe(f"{PREFIX}{row.name.lower()}").model, ModelConfig()
     settings = Settings(width_divisor=8, depth_divisor=2)
 
-    ours, ours_base = small(row, settings), small(find("base"), settings)
+    row_model, base_model = small(row, settings), small(find("base"), settings)
 
     for size in ("encoder_layers", "d_model", "d_ff", "d_k", "d_v", "heads"):
-        there = getattr(full, size) / getattr(base, size)
-        assert getattr(ours, size) / getattr(ours_base, size) == there
+        expected = getattr(full, size) / getattr(base, size)
+        assert getattr(row_model, size) / getattr(base_model, size) == expected
 
 
 def test_a_size_that_does_not_divide_is_refused_with_its_row():

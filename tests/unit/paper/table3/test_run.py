@@ -32,10 +32,10 @@ SETTINGS = Settings(
 @pytest.fixture(scope="module", autouse=True)
 def _short_translations() -> Iterator[None]:
     """An untrained model goes on until its limit, so that is near here."""
-    whole = table3.recipe_of
+    original = table3.recipe_of
 
     def short(row: Row, corpus: Path, *, seed: int, settings: Settings, threads: int = 0) -> Recipe:
-        made = whole(row, corpus, seed=seed, settings=settings, threads=threads)
+        made = original(row, corpus, seed=seed, settings=settings, threads=threads)
         return replace(made, search=replace(made.search, extra=2))
 
     with pytest.MonkeyPatch.context() as patch:
@@ -64,11 +64,11 @@ class Told:
 
     def again(self, *rows: str, settings: Settings = SETTINGS) -> list[str]:
         """Measure in the same folder, and return what was told of rows."""
-        told: list[Event] = []
+        events: list[Event] = []
         self.outcomes = measure(
-            self.corpus, self.out, rows=rows, seeds=[1], settings=settings, on_event=told.append
+            self.corpus, self.out, rows=rows, seeds=[1], settings=settings, on_event=events.append
         )
-        notes = [event.text for event in told if isinstance(event, LogMessage)]
+        notes = [event.text for event in events if isinstance(event, LogMessage)]
         return [note for note in notes if note.startswith("row ") and "seed" in note]
 
 
@@ -141,9 +141,9 @@ def test_time_left_counts_on_rows_that_end_early(measured: Told, tmp_path: Path)
 def test_a_finished_row_is_not_trained_again(measured: Told):
     before = measured.outcomes[0]
 
-    told = measured.again("base", "B1")
+    notes = measured.again("base", "B1")
 
-    assert [note.partition(",")[0] for note in told] == ["row B1"]
+    assert [note.partition(",")[0] for note in notes] == ["row B1"]
     assert measured.outcomes[0] == before
 
 
@@ -152,9 +152,9 @@ def test_another_machine_goes_on_with_a_copy_of_the_outcomes(measured: Told, tmp
     copied = shutil.copytree(measured.out / "outcomes", tmp_path / "outcomes")
     elsewhere = Told(measured.corpus, tmp_path, [], [])
 
-    told = elsewhere.again("base", "D1", "A2")
+    notes = elsewhere.again("base", "D1", "A2")
 
-    assert [note.partition(",")[0] for note in told] == ["row A2"]
+    assert [note.partition(",")[0] for note in notes] == ["row A2"]
     assert elsewhere.outcomes[0] == measured.outcomes[0]
     assert elsewhere.outcomes[0].processor
     assert max(file.stat().st_size for file in copied.iterdir()) < 1000

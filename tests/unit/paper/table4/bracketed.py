@@ -20,7 +20,7 @@ TREES = st.recursive(
 """Trees without traces and functions."""
 
 
-def one(text: str) -> Tree:
+def single_tree(text: str) -> Tree:
     """The one tree of a text."""
     (tree,) = parse_trees(text.split("\n"), name="some.mrg")
     return tree

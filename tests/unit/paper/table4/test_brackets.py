@@ -5,7 +5,7 @@ them are those that its authors publish (`sample.rsl`).
 """
 
 import pytest
-from tests.unit.paper.table4.bracketed import one
+from tests.unit.paper.table4.bracketed import single_tree
 
 from transduce.paper.table4.run import Sums, brackets_of, score_tree, score_trees
 from transduce.paper.table4.trees import Tree
@@ -35,15 +35,15 @@ def counts(gold: Tree, test: Tree) -> tuple[str, int, int, int]:
 
 @pytest.mark.parametrize(("parse", "matched", "gold", "test"), PARSES)
 def test_brackets_are_counted_as_evalb_counts_them(parse: str, matched: int, gold: int, test: int):
-    assert counts(one(GOLD), one(parse)) == ("scored", gold, test, matched)
+    assert counts(single_tree(GOLD), single_tree(parse)) == ("scored", gold, test, matched)
 
 
 def test_sums_are_taken_before_they_are_divided():
-    tests = [one(parse) for parse, *_ in PARSES]
+    tests = [single_tree(parse) for parse, *_ in PARSES]
 
-    result = score_trees([one(GOLD)] * len(tests), tests)
+    result = score_trees([single_tree(GOLD)] * len(tests), tests)
 
-    matched, gold, test = (sum(row[at] for row in PARSES) for at in (1, 2, 3))
+    matched, gold, test = (sum(row[column] for row in PARSES) for column in (1, 2, 3))
     assert result.sums == Sums(gold=gold, test=test, matched=matched)
     assert (matched, gold, test) == (36, 48, 45)
     assert result.sums.precision == pytest.approx(100 * 36 / 45)
@@ -54,8 +54,8 @@ def test_sums_are_taken_before_they_are_divided():
 
 @pytest.mark.parametrize("mark", [",", ":", "``", "''", "."])
 def test_punctuation_is_taken_out_before_brackets_are_measured(mark: str):
-    gold = one(f"(S (NP (PRP we)) ({mark} x) (VP (VBD fell)))")
-    within = one(f"(S (NP (PRP we) ({mark} x)) (VP (VBD fell)))")
+    gold = single_tree(f"(S (NP (PRP we)) ({mark} x) (VP (VBD fell)))")
+    within = single_tree(f"(S (NP (PRP we) ({mark} x)) (VP (VBD fell)))")
 
     assert counts(gold, within) == ("scored", 3, 3, 3)
     assert brackets_of(gold).keys() == {("S", 0, 2), ("NP", 0, 1), ("VP", 1, 2)}
@@ -63,45 +63,45 @@ def test_punctuation_is_taken_out_before_brackets_are_measured(mark: str):
 
 @pytest.mark.parametrize("mark", ["$", "#", "-LRB-"])
 def test_other_marks_are_words(mark: str):
-    assert brackets_of(one(f"(S (NN a) ({mark} x))")).keys() == {("S", 0, 2)}
+    assert brackets_of(single_tree(f"(S (NN a) ({mark} x))")).keys() == {("S", 0, 2)}
 
 
 def test_a_bracket_of_nothing_but_punctuation_and_traces_is_none():
-    tree = one("(S (X (. .)) (NP (-NONE- *T*)) (NN a))")
+    tree = single_tree("(S (X (. .)) (NP (-NONE- *T*)) (NN a))")
 
     assert brackets_of(tree).keys() == {("S", 0, 1)}
 
 
 def test_a_label_that_begins_with_a_hyphen_is_a_label():
-    assert brackets_of(one("(-X- (NN a))")).keys() == {("-X-", 0, 1)}
+    assert brackets_of(single_tree("(-X- (NN a))")).keys() == {("-X-", 0, 1)}
 
 
 def test_particles_and_adverbs_are_one_label():
-    gold = one("(VP (VBD put) (PRT (RP down)))")
-    test = one("(VP (VBD put) (ADVP (RB down)))")
+    gold = single_tree("(VP (VBD put) (PRT (RP down)))")
+    test = single_tree("(VP (VBD put) (ADVP (RB down)))")
 
     assert counts(gold, test) == ("scored", 2, 2, 2)
 
 
 @pytest.mark.parametrize("label", ["TOP", "ROOT", "S1", ""])
 def test_the_outermost_bracket_is_not_counted(label: str):
-    assert brackets_of(one(f"({label} (S (NN a)))")).keys() == {("S", 0, 1)}
+    assert brackets_of(single_tree(f"({label} (S (NN a)))")).keys() == {("S", 0, 1)}
 
 
 @pytest.mark.parametrize(("golds", "tests", "matched"), [(1, 3, 1), (3, 1, 1), (2, 2, 2)])
 def test_a_bracket_over_itself_counts_as_often_as_it_stands_in_both(
     golds: int, tests: int, matched: int
 ):
-    trees = [one("(NP " * count + "(NN a)" + ")" * count) for count in (golds, tests)]
+    trees = [single_tree("(NP " * count + "(NN a)" + ")" * count) for count in (golds, tests)]
 
     assert counts(*trees) == ("scored", golds, tests, matched)
 
 
 @pytest.mark.parametrize("words", ["(NN rain) (NN rain)", "(NN snow)"])
 def test_a_sentence_of_other_words_is_an_error_and_left_out(words: str):
-    gold, right = one("(S (NN rain))"), one("(S (NN rain))")
+    gold, right = single_tree("(S (NN rain))"), single_tree("(S (NN rain))")
 
-    result = score_trees([gold, gold], [right, one(f"(X {words})")])
+    result = score_trees([gold, gold], [right, single_tree(f"(X {words})")])
 
     assert (result.sentences, result.errors, result.skipped) == (2, 1, 0)
     assert result.sums == Sums(gold=1, test=1, matched=1)
@@ -109,22 +109,22 @@ def test_a_sentence_of_other_words_is_an_error_and_left_out(words: str):
 
 
 def test_a_sentence_without_a_tree_is_skipped_and_left_out():
-    gold = one("(S (NN rain))")
+    gold = single_tree("(S (NN rain))")
 
-    result = score_trees([gold, gold, gold], [None, one("(S (. .))"), gold])
+    result = score_trees([gold, gold, gold], [None, single_tree("(S (. .))"), gold])
 
     assert (result.errors, result.skipped) == (0, 2)
     assert result.sums == Sums(gold=1, test=1, matched=1)
 
 
 def test_all_sentences_left_out_is_a_score_of_zero():
-    result = score_trees([one("(S (NN rain))")], [None])
+    result = score_trees([single_tree("(S (NN rain))")], [None])
 
     assert (result.sums.f1, result.low, result.high, result.exact) == (0.0, 0.0, 0.0, 0.0)
 
 
 def test_labels_have_sums_of_their_own_the_commonest_first():
-    result = score_trees([one(GOLD)], [one(PARSES[1][0])])
+    result = score_trees([single_tree(GOLD)], [single_tree(PARSES[1][0])])
 
     assert list(result.labels) == ["NP", "S", "VP", "QP"]
     assert result.labels["NP"] == Sums(gold=2, test=1, matched=1)
@@ -132,8 +132,8 @@ def test_labels_have_sums_of_their_own_the_commonest_first():
 
 
 def test_the_interval_holds_the_score_and_is_the_same_every_time():
-    tests = [one(parse) for parse, *_ in PARSES]
-    golds = [one(GOLD)] * len(tests)
+    tests = [single_tree(parse) for parse, *_ in PARSES]
+    golds = [single_tree(GOLD)] * len(tests)
 
     result = score_trees(golds, tests)
 
@@ -142,6 +142,6 @@ def test_the_interval_holds_the_score_and_is_the_same_every_time():
 
 
 def test_equal_sentences_leave_nothing_to_chance():
-    result = score_trees([one(GOLD)] * 3, [one(PARSES[1][0])] * 3)
+    result = score_trees([single_tree(GOLD)] * 3, [single_tree(PARSES[1][0])] * 3)
 
     assert result.low == result.high == pytest.approx(result.sums.f1)

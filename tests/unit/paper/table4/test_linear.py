@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.paper.table4.bracketed import TREES, one
+from tests.unit.paper.table4.bracketed import TREES, single_tree
 
 from transduce.paper.table4.trees import Faults, Leaf, Tree, delinearise, linearise
 
@@ -26,13 +26,13 @@ def mended(output: str) -> tuple[str, dict[str, int]]:
 
 
 def test_a_tree_is_written_with_labels_at_both_ends_and_places_for_words():
-    tree = one("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
+    tree = single_tree("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
 
     assert linearise(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
 
 
 def test_or_with_parts_of_speech():
-    tree = one("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
+    tree = single_tree("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
 
     assert linearise(tree, tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
 
@@ -53,7 +53,7 @@ def test_any_output_becomes_a_tree_over_all_the_words(output: str, leaves: list[
     result = delinearise(output, leaves)
 
     assert result.tree.leaves == tuple(leaves)
-    assert one(str(result.tree)) == result.tree
+    assert single_tree(str(result.tree)) == result.tree
 
 
 @quick
@@ -109,8 +109,8 @@ def test_tags_are_the_sentences_unless_the_outputs_are_asked_for():
     output = "(S VB NN XX )S"
 
     assert delinearise(output, THREE).tree.leaves == THREE
-    asked = delinearise(output, THREE, tags=True).tree.leaves
-    assert [leaf.tag for leaf in asked] == ["VB", "NN", "VBD"]
+    output_tags = delinearise(output, THREE, tags=True).tree.leaves
+    assert [leaf.tag for leaf in output_tags] == ["VB", "NN", "VBD"]
 
 
 def test_an_output_without_fault_is_well_formed():

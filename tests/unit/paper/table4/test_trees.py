@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.paper.table4.bracketed import TREES, one
+from tests.unit.paper.table4.bracketed import TREES, single_tree
 
 from transduce.paper.table4.trees import (
     DEEPEST,
@@ -20,13 +20,13 @@ quick = settings(max_examples=40, deadline=None, database=None, derandomize=True
 
 
 def tidied(text: str) -> str:
-    return str(tidy_tree(one(text)))
+    return str(tidy_tree(single_tree(text)))
 
 
 @quick
 @given(tree=TREES)
 def test_a_tree_that_is_written_is_read_as_the_same_tree(tree: Tree):
-    assert one(str(tree)) == tree
+    assert single_tree(str(tree)) == tree
 
 
 @quick
@@ -76,7 +76,7 @@ def test_a_part_of_speech_keeps_its_hyphens():
 
 
 def test_escaped_words_are_read_as_people_write_them():
-    tree = one(r"(X (-LRB- -LRB-) (CD 1\/2) (NN *\*) (-RRB- -RRB-))")
+    tree = single_tree(r"(X (-LRB- -LRB-) (CD 1\/2) (NN *\*) (-RRB- -RRB-))")
 
     assert tree.words == ("(", "1/2", "**", ")")
 
@@ -91,7 +91,7 @@ def test_an_outer_bracket_around_several_is_called_top():
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "message"),
     [
         ("\n(S (NP (NN rain))", 2, "never closed"),
         ("(X (NN a))\n)", 2, "outside all brackets"),
@@ -104,9 +104,11 @@ def test_an_outer_bracket_around_several_is_called_top():
         ("(" * (DEEPEST + 1), 1, f"more than {DEEPEST} brackets"),
     ],
 )
-def test_what_is_no_tree_is_refused_in_one_line_that_names_its_own(text: str, line: int, told: str):
-    with pytest.raises(ValueError, match=rf"^some\.mrg, line {line}: .*{told}") as refused:
-        one(text)
+def test_what_is_no_tree_is_refused_in_one_line_that_names_its_own(
+    text: str, line: int, message: str
+):
+    with pytest.raises(ValueError, match=rf"^some\.mrg, line {line}: .*{message}") as refused:
+        single_tree(text)
 
     assert "\n" not in str(refused.value)
 
@@ -117,16 +119,16 @@ def test_any_text_is_read_or_refused(text: str):
     try:
         trees = list(parse_trees(text.split("\n"), name="some.mrg"))
     except ValueError as refused:
-        trees, told = [], str(refused)
+        trees, message = [], str(refused)
     else:
-        told = "some.mrg, line 1: nothing"
+        message = "some.mrg, line 1: nothing"
 
-    assert told.startswith("some.mrg, line ")
+    assert message.startswith("some.mrg, line ")
     assert all(tree.words for tree in trees)
 
 
 def test_a_drawn_tree_has_a_line_for_each_phrase_and_word():
-    tree = one("(S (NP (NN a) (NN a)) (VP (VBD b)))")
+    tree = single_tree("(S (NP (NN a) (NN a)) (VP (VBD b)))")
 
     assert draw_tree(tree).split("\n") == [
         "S",
