@@ -46,7 +46,8 @@ from record import ROOT, header, write
 from transduce.documents.document import Document
 from transduce.documents.formats import read_document
 from transduce.documents.registry import format_of_file
-from transduce.inference.translator import Translator, translate_texts
+from transduce.inference.texts import translate_texts
+from transduce.inference.translator import Translator
 
 sys.path.insert(0, str(ROOT / "tests"))
 from archives import reversed_words, same, translated_texts, unpacked

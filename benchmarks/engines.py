@@ -27,7 +27,8 @@ from transduce.evaluation.significance import System, compare_systems
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import vocabulary, write_ctranslate2
 from transduce.inference.engines.ct2_runtime import Ct2Model, Plan, Plans
-from transduce.inference.translator import Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
 from transduce.search.config import SearchConfig
 
 GREEDY, PAPER = SearchConfig(beam=1, alpha=0.6), SearchConfig(beam=4, alpha=0.6)

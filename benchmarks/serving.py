@@ -32,7 +32,8 @@ from record import header, read_lines, write
 from serving_client import ClientResult, Job
 
 from transduce.bundle.bundle import Bundle
-from transduce.inference.translator import Extras, Translator, translate_texts
+from transduce.inference.texts import translate_texts
+from transduce.inference.translator import Extras, Translator
 
 MAX_LISTED = 20
 """Maximum number of differing translations to list."""

@@ -40,7 +40,8 @@ from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.mbr import chrf as sentence_chrf
 from transduce.inference.mbr import normalised_probabilities, select_mbr
 from transduce.inference.repetition import detect_repetition
-from transduce.inference.translator import Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
 from transduce.model.trace import trace
 from transduce.pipeline.prepared import Prepared, open_prepared
 from transduce.search.config import DecodingConstraints, Request, SamplingConfig

@@ -16,7 +16,8 @@ from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.glossary import Term
-from transduce.inference.translator import Alternative, Extras, Translation, Translator
+from transduce.inference.translation import Alternative, Translation
+from transduce.inference.translator import Extras, Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.serve.app import make_app

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transduce.config import load_recipe as load_recipe
     from transduce.data.tokenizer import Tokenizer as Tokenizer
     from transduce.evaluation.metrics import Score as Score
-    from transduce.inference.translator import Translation as Translation
+    from transduce.inference.translation import Translation as Translation
     from transduce.inference.translator import Translator as Translator
     from transduce.model.config import ModelConfig as ModelConfig
     from transduce.model.transformer import Transformer as Transformer
@@ -57,7 +57,7 @@ def __getattr__(name: str) -> object:
         "SearchConfig": "search.config",
         "Tokenizer": "data.tokenizer",
         "Transformer": "model.transformer",
-        "Translation": "inference.translator",
+        "Translation": "inference.translation",
         "Translator": "inference.translator",
         "load_recipe": "config",
         "run_recipe": "pipeline.run",

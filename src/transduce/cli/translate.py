@@ -41,7 +41,8 @@ from transduce.train.events import describe_duration
 if TYPE_CHECKING:
     from transduce.inference.engines.ct2_runtime import Plan
     from transduce.inference.glossary import Term
-    from transduce.inference.translator import Translation, Translator
+    from transduce.inference.translation import Translation
+    from transduce.inference.translator import Translator
     from transduce.memory.store import Match
 
 # Options without effect on the output.
@@ -246,7 +247,8 @@ def translate(
     opened = open_lines(input) if document is None and text is None else None
     with opened or nullcontext(iter((text or "").split("\n"))) as lines:
         from transduce.inference.engines.forking import enable_worker_processes
-        from transduce.inference.translator import BATCH_TOKENS, Extras, Translator, translate_texts
+        from transduce.inference.texts import translate_texts
+        from transduce.inference.translator import BATCH_TOKENS, Extras, Translator
         from transduce.search.config import DecodingConstraints, SamplingConfig
 
         enable_worker_processes()

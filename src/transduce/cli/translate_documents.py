@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from transduce.documents.document import Document
     from transduce.documents.markup import RestoredText
     from transduce.inference.glossary import Term
-    from transduce.inference.translator import Translation
+    from transduce.inference.translation import Translation
     from transduce.memory.store import Match
 
 LINES = "lines"
@@ -73,7 +73,7 @@ def translate_document(
     """Translate a document, and report split sentences and lost placeholders on stderr.
 
     Args:
-        translate_texts: `inference.translator.translate_texts` with a model and its settings.
+        translate_texts: `inference.texts.translate_texts` with a model and its settings.
         terms: the glossary, whose use is reported.
         memory: looks up texts and sentences in a translation memory; they replace the model's.
     """

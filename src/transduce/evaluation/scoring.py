@@ -29,7 +29,8 @@ from transduce.evaluation.metrics import (
 from transduce.inference.confidence import calibrate, fragmentation
 from transduce.inference.engines.base import reference_engine
 from transduce.inference.engines.interface import IdPair
-from transduce.inference.translator import Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
 from transduce.search.config import SearchConfig
 
 if TYPE_CHECKING:

@@ -4,15 +4,14 @@ Sentences are tidied like the training text, encoded, and searched in batches of
 Blank ones bypass the model; ones that are too long are translated in parts, or refused.
 """
 
-import html
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from transduce.bundle.bundle import Bundle, check_same_vocabulary
 from transduce.bundle.calibration import Confidence
@@ -20,13 +19,6 @@ from transduce.data.corpus import tidy
 from transduce.data.languages import LanguagePair, same_language
 from transduce.data.protection import MaskedText, protection_of
 from transduce.data.tokenizer import EOS_PIECE, Tokenizer
-from transduce.documents.markup import (
-    Markup,
-    RestoredText,
-    UnitTranslation,
-    restore_text,
-    segment_text,
-)
 from transduce.inference.alignment import align, to_pharaoh
 from transduce.inference.confidence import fragmentation, word_confidences
 from transduce.inference.decode import (
@@ -46,6 +38,7 @@ from transduce.inference.engines.interface import Engine
 from transduce.inference.glossary import Term, match_terms
 from transduce.inference.keywords import api_names, unknown_keyword
 from transduce.inference.recasing import Recasing, recase
+from transduce.inference.translation import Alternative, Continuation, TargetScore, Translation
 from transduce.io.machine import require_torch
 from transduce.model.numpy_transformer import TransformerWeights
 from transduce.model.trace import trace
@@ -68,90 +61,6 @@ BATCH_TOKENS = 8192
 
 CHUNK = 4096
 """Lines of a file that go to the engine together: batches, and so rounding, depend on it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Alternative:
-    """Another translation of the same sentence."""
-
-    text: str
-    score: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Translation:
-    """The translation of one sentence."""
-
-    source: str
-    """The sentence as given."""
-    text: str
-    score: float
-    """Log-probability over the length penalty; for a split sentence, the sum over its parts."""
-    ids: tuple[int, ...]
-    pieces: tuple[str, ...]
-    """The generated pieces; each part ends in "</s>" unless the length limit cut it."""
-    log_probs: tuple[float, ...]
-    """Log-probability of each piece; empty if not requested and costly to compute."""
-    others: tuple[Alternative, ...] = ()
-    """Further translations, best first, if requested."""
-    parts: int = 1
-    """Number of parts; above 1 if the sentence was too long and was split."""
-    flag: str = ""
-    """What was wrong with the first translation: repetition or excessive length; "" if nothing."""
-    mended: bool = False
-    """Whether this is a second translation, with repetition blocked."""
-    recased: str = ""
-    """The source as it was translated, if its case was changed for that; "" if not."""
-    confidence: float | None = None
-    """Estimated quality, 0 to 1; None without a calibration or token scores."""
-    unfamiliar: bool = False
-    """Whether source or translation is unlike the validation set: the confidence is a guess."""
-    words: tuple[tuple[str, float], ...] = ()
-    """Each word with its confidence, likewise."""
-
-    def _repr_html_(self) -> str:
-        """Show the translation in a notebook, with source, score, confidence and flag below."""
-        facts = [self.source, f"score {self.score:.2f}"]
-        if self.confidence is not None:
-            facts.append(f"confidence {self.confidence:.2f}")
-        small = html.escape(" · ".join([*facts, *filter(None, [self.flag])]))
-        return f'<p dir="auto">{html.escape(self.text)}<br><small>{small}</small></p>'
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TargetScore:
-    """The model's score of a given translation."""
-
-    source: str
-    target: str
-    pieces: tuple[str, ...]
-    """The target's pieces and "</s>"."""
-    log_probs: tuple[float, ...]
-    """Log-probability of each piece, given the source and the pieces before it."""
-
-    @property
-    def log_prob(self) -> float:
-        """Log-probability of the target."""
-        return math.fsum(self.log_probs)
-
-    @property
-    def mean(self) -> float:
-        """Log-probability per piece: comparable between sentences of different length."""
-        return self.log_prob / len(self.log_probs)
-
-    def __str__(self) -> str:
-        return f"{self.log_prob:.4f}\t{self.mean:.4f}"
-
-
-class Continuation(NamedTuple):
-    """A possible continuation of a partial translation."""
-
-    piece: str
-    """The next piece."""
-    probability: float
-    """The next piece's probability."""
-    text: str
-    """The best translation with this continuation."""
 
 
 class Translator:
@@ -774,57 +683,6 @@ def find_target_tag(
 
 def _reload_to(reload: Callable[[], Translator], target: str) -> Translator:
     return reload().to(target)
-
-
-def translate_texts(
-    translator: Translator,
-    texts: Sequence[str],
-    *,
-    markup: Markup | list[Markup] = "placeholders",
-    decode: Callable[..., list[Translation]] | None = None,
-    progress: Callable[[int], None] | None = None,
-    on_translation: Callable[[Translation], None] | None = None,
-    remembered: Callable[[str], str | None] = lambda text: None,
-) -> list[RestoredText]:
-    """Translate texts of any length, preserving placeholders and markup.
-
-    All segments (sentences, and the text between placeholders) are translated in one call, so that
-    batches are full; alignments are computed only where tags need them.
-
-    Args:
-        markup: what is preserved verbatim (`segment_text`), in all texts or in each.
-        decode: the translator's `decode` with settings; None: without any.
-        on_translation: called with the translation of each segment, in order.
-        remembered: known translation of a text or sentence, used instead of the model's.
-    """
-    markups: list[Markup] = markup if isinstance(markup, list) else [markup] * len(texts)
-    known = [
-        None if text_markup == "html" else remembered(text)
-        for text, text_markup in zip(texts, markups, strict=True)
-    ]
-    segmented = [
-        segment_text(text if translation is None else "", text_markup)
-        for text, text_markup, translation in zip(texts, markups, known, strict=True)
-    ]
-    segments = [segment for parts in segmented for segment in parts.units]
-    translations = (decode or translator.decode)(
-        [segment.text for segment in segments], progress=progress
-    )
-    if on_translation is not None:
-        for translation in translations:
-            on_translation(translation)
-    translated = iter(
-        UnitTranslation(
-            remembered(segment.text) or t.text, translator.alignment(t) if segment.align else ""
-        )
-        for segment, t in zip(segments, translations, strict=True)
-    )
-    return [
-        restore_text(parts, list(itertools.islice(translated, len(parts.units))))
-        if translation is None
-        else RestoredText(translation, ())
-        for parts, translation in zip(segmented, known, strict=True)
-    ]
 
 
 def _fit_to_positions(search: SearchConfig, *, longest: int) -> SearchConfig:

@@ -13,7 +13,8 @@ from transduce.data.corpus import Pair
 from transduce.evaluation.metrics import Score, chrf
 from transduce.evaluation.scoring import RunResult, translation_texts
 from transduce.evaluation.significance import System, compare_systems
-from transduce.inference.translator import Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
 from transduce.io.atomic_folder import atomic_file
 from transduce.pipeline.run_folder import write_text
 from transduce.pipeline.selection import recipe_bleu

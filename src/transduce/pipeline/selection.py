@@ -25,7 +25,7 @@ from transduce.evaluation.scoring import (
     translate_pairs,
     translation_texts,
 )
-from transduce.inference.translator import Translation
+from transduce.inference.translation import Translation
 from transduce.io.atomic_folder import recover_interrupted
 from transduce.model.transformer import Transformer
 from transduce.pipeline.length_penalty import propose_alpha

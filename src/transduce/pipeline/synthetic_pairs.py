@@ -24,7 +24,8 @@ from transduce.corpus_check.language import guess_language
 from transduce.data.corpus import Pair, pair_fault, tidy
 from transduce.data.languages import same_language
 from transduce.data.tokenizer import BACK_TRANSLATED, FORWARD_TRANSLATED
-from transduce.inference.translator import CHUNK, Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import CHUNK, Translator
 from transduce.io.resumable import LineOutput, partial_file, resumable_output
 from transduce.io.streams import open_lines
 from transduce.pipeline.prepare import progress_reporter

@@ -24,7 +24,8 @@ from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from transduce.inference.glossary import Term
-from transduce.inference.translator import BATCH_TOKENS, Extras, Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import BATCH_TOKENS, Extras, Translator
 from transduce.search.interruption import interruptible, interruption_point
 from transduce.serve.errors import HTTPError
 from transduce.serve.requests import SHUTDOWN

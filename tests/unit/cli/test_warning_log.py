@@ -3,7 +3,7 @@
 import pytest
 
 from transduce.cli.translate_documents import WarningLog
-from transduce.inference.translator import Translation
+from transduce.inference.translation import Translation
 
 
 def translation(flag: str = "", *, parts: int = 1, mended: bool = False) -> Translation:

@@ -17,7 +17,8 @@ from transduce.evaluation.scoring import translate_pairs, translate_with
 from transduce.inference.decode import Extras
 from transduce.inference.glossary import Term
 from transduce.inference.recasing import Recasing, recase
-from transduce.inference.translator import Translator, translate_texts
+from transduce.inference.texts import translate_texts
+from transduce.inference.translator import Translator
 from transduce.search.config import SearchConfig
 
 LINES = [

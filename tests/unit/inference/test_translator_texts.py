@@ -8,7 +8,9 @@ from tests.unit.inference.scripted import Scripted
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.documents.markup import RestoredText
-from transduce.inference.translator import Translation, Translator, translate_texts
+from transduce.inference.texts import translate_texts
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SearchConfig
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.conftest import Run, Transduce, refuses
 
-from transduce.inference.translator import Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Translator
 from transduce.pipeline import synthetic_pairs
 from transduce.pipeline.synthetic_pairs import SyntheticConfig, augment
 from transduce.train.events import Event, LogMessage

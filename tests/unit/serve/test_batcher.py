@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from transduce.inference.translator import Extras, Translation, Translator
+from transduce.inference.translation import Translation
+from transduce.inference.translator import Extras, Translator
 from transduce.search.interruption import interruption_point
 from transduce.serve.batcher import (
     Batcher,

@@ -5,7 +5,7 @@ from html import unescape
 from transduce.evaluation.metrics import Score
 from transduce.evaluation.report import DEFAULT_SCORING, SystemOutput, build_report, to_html
 from transduce.evaluation.significance import System
-from transduce.inference.translator import Translation
+from transduce.inference.translation import Translation
 from transduce.visualization.attention_view import AttentionTrace, attention_svg
 
 
