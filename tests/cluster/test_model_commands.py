@@ -118,10 +118,12 @@ def multilingual(tmp_path: Path) -> Path:
         ["a dog runs", "ein Hund"], TokenizerConfig(vocab_size=24), tags=tags
     )
     plain = tiny_bundle()
-    torch.manual_seed(1)
     wider = replace(plain.model.config, vocab_size=tokenizer.vocab_size, d_model=32, d_k=32, d_v=32)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = Transformer(wider).eval()
     bundle = Bundle(
-        model=Transformer(wider).eval(),
+        model=model,
         tokenizer=tokenizer,
         languages=plain.languages,
         search=plain.search,

@@ -52,11 +52,11 @@ def children(pid: int) -> list[int]:
     return result
 
 
-def until(content: str, seconds: float, what: Callable[[], object]) -> None:
+def until(message: str, seconds: float, what: Callable[[], object]) -> None:
     """Wait for something to be true."""
     deadline = time.monotonic() + seconds
     while not what():
-        assert time.monotonic() < deadline, content
+        assert time.monotonic() < deadline, message
         time.sleep(0.05)
 
 

@@ -228,11 +228,11 @@ def test_the_epochs_that_are_told_are_those_that_come(
     result = transduce("prepare", "--source", source, "--target", target_file, "--out", out)
 
     assert result.code == 0, result.err
-    events = re.search(r"updates for (\d+) epochs", result.err)
+    epochs = re.search(r"updates for (\d+) epochs", result.err)
     facts = json.loads((out / "prepared" / "prepared.json").read_text())
     train = load_recipe(out / "recipe.toml").train
-    assert events
-    assert train.updates / facts["updates_per_epoch"] == pytest.approx(int(events[1]), rel=0.03)
+    assert epochs
+    assert train.updates / facts["updates_per_epoch"] == pytest.approx(int(epochs[1]), rel=0.03)
     assert (train.warmup, train.validate_every) == (
         min(train.updates // 15, 200),
         train.updates // 25,
