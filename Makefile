@@ -2,6 +2,7 @@
 # make test         run the test suite, in up to four processes
 # make test-long    run the slow tests
 # make test-interop load exports in the programs they are for: Transformers, Argos Translate (large)
+# make test-gpu     test what runs on a GPU alone (needs one, and Triton, which torch for CUDA brings)
 # make test-clients run the server's clients: LibreTranslate, DeepL, Schemathesis, Chromium
 #                   (TRANSDUCE_BROWSER=required fails instead of skipping when Chromium is missing)
 # make test-cluster translate and prepare on a local cluster of Ray, with workers and drivers killed (installs Ray)
@@ -30,7 +31,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt $(PIP_OPTIONS)
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-long test-interop test-clients test-cluster test-wheel faults mutations docs records notebooks check fix clean
+.PHONY: help demo test test-long test-interop test-gpu test-clients test-cluster test-wheel faults mutations docs records notebooks check fix clean
 
 help:
 	@sed -n '/^#/!q;s/^# \{0,1\}//p' Makefile
@@ -47,6 +48,9 @@ test-long: $(VENV)/.test
 
 test-interop: $(VENV)/.interop
 	$(BIN)/python -m pytest --durations=5 tests/interop
+
+test-gpu: $(VENV)/.test
+	$(BIN)/python -m pytest -o addopts="--import-mode=importlib" tests/gpu
 
 test-clients: $(VENV)/.clients
 	$(BIN)/python -m pytest --durations=5 --reruns 2 -rR tests/clients

@@ -8,8 +8,9 @@ sampler, with sentence lengths like WMT's: log-normal with a mean of 28 tokens, 
 similar length. All systems read the same batches in turn, after a warm-up pass over all of them;
 dropout and label smoothing 0.1, fused Adam.
 
-ours            an update of `transduce train`, in the precision that it would choose
-ours, compiled  the same with `train.compile`: layers and loss
+ours            an update of `transduce train`: fused kernels, packed sentences, CUDA graphs
+ours, unfused   the same with the model as it is written
+ours, compiled  the same with layers and loss compiled by torch
 torch           torch.nn.Transformer, bf16 autocast, compiled
 transformers    MarianMTModel, bf16 autocast, compiled
 
@@ -39,13 +40,13 @@ from transduce.data.sampler import Sampler, SamplerState
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import choose_precision, compile_layers, make_replica
+from transduce.train.precision import Bf16Replica, choose_precision, make_replica
 from transduce.train.step import LossSettings, train_step
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from bench_torch import Plain
 from bench_transduce import build_model
-from gpu_peers import Update, build_marian, tuned_update
+from gpu_peers import Update, build_marian, compiled_update, tuned_update
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
 Row = dict[str, str | float | None]
@@ -58,6 +59,8 @@ class Plan(NamedTuple):
     vocabulary: int
     tokens: int
     """Target tokens per update."""
+    pairs: int
+    """Of the corpus that batches are taken from."""
     batches: int
     rounds: int
     side: int
@@ -66,18 +69,27 @@ class Plan(NamedTuple):
 
 BASE = SHAPES["S"]
 BIG = BASE._replace(d_model=1024, d_ff=4096, heads=16)
-FULL = Plan({"base": BASE, "big": BIG}, 37_000, 25_000, 12, 4, 8192)
+FULL = Plan({"base": BASE, "big": BIG}, 37_000, 25_000, 1_000_000, 12, 3, 8192)
 TINY = SHAPES["T"]._replace(layers=1, d_model=64, d_ff=128)
-SMALL = Plan({"small": TINY}, 1_000, 600, 3, 2, 512)
+SMALL = Plan({"small": TINY}, 1_000, 600, 2_000, 3, 2, 512)
+
+OURS = 2
+"""Systems that are not peers."""
+
+WARM_UP = 2
+"""Passes over the batches that are not timed: in the second, graphs are recorded."""
 
 PAPER = {"base": (100_000, 12.0), "big": (300_000, 84.0)}
 """Updates, and their hours on eight P100 (section 5.2)."""
 
 
 def main() -> None:
-    """Measure every shape, print a table, write the record of a full run."""
+    """Measure every shape, print tables, write the record of a full run."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--small", action="store_true", help="small models; write no record")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="after these no further peer is started"
+    )
     parser.add_argument(
         "--compile", action="store_true", help="compile without a GPU too; takes minutes"
     )
@@ -89,82 +101,128 @@ def main() -> None:
     plan = SMALL if arguments.small else FULL
     ceiling = measure_ceiling(plan.side, device)
     precision = choose_precision(TrainConfig(), device).name
-    rows = [
-        row
-        for name, shape in plan.shapes.items()
-        for row in time_systems(name, shape, plan, device=device, compiled=compiled)
-    ]
-    for row in rows:
-        if isinstance(rate := row["tokens_a_second"], float):
-            arithmetic = flops(plan.shapes[str(row["model"])], vocabulary=plan.vocabulary)
-            row["share"] = round(arithmetic * rate / ceiling, 4)
-            if published := PAPER.get(str(row["model"])):
-                row["hours"] = round(published[0] * plan.tokens / rate / 3600, 2)
-    print(
-        f"{device_name(device)}; the ceiling is {ceiling / 1e12:.2f} TFLOP/s; ours in {precision}"
-    )
-    print(table(rows))
-    if device.type == "cpu" or arguments.small:
-        print("no record written: only full runs on a GPU are recorded")
-        return
     setup = {
         "device": device_name(device),
         "ours_computes_in": precision,
-        "ceiling_tflops": ceiling / 1e12,
+        "ceiling_tflops": round(ceiling / 1e12, 1),
     }
-    head = header("python benchmarks/gpu.py", *filter(find_spec, ["transformers"]))
     sizes = {name: getattr(plan, name) for name in ("vocabulary", "tokens", "batches", "rounds")}
-    write("gpu", {**head, **setup, **sizes, "rows": rows})
+    print(f"{setup['device']}; the ceiling is {setup['ceiling_tflops']} TFLOP/s; {precision}")
+    rows: list[Row] = []
+    for name, shape in plan.shapes.items():
+        systems = make_systems(shape, plan.vocabulary, device=device, compiled=compiled)
+        if rows:  # peers are timed with the first shape
+            systems = itertools.islice(systems, OURS)
+        timed = list(time_systems(name, systems, plan, device=device, seconds=arguments.seconds))
+        for row in timed:
+            if isinstance(rate := row["tokens_a_second"], float):
+                arithmetic = flops(shape, vocabulary=plan.vocabulary)
+                row["share"] = round(arithmetic * rate / ceiling, 4)
+                if published := PAPER.get(str(row["model"])):
+                    row["hours"] = round(published[0] * plan.tokens / rate / 3600, 2)
+        print(table(timed), flush=True)
+        rows += timed
+        if device.type == "cuda" and not arguments.small:
+            head = header("python benchmarks/gpu.py", *filter(find_spec, ["transformers"]))
+            write("gpu", {**head, **setup, **sizes, "rows": rows})
 
 
 def time_systems(
-    name: str, shape: Shape, plan: Plan, *, device: torch.device, compiled: bool
+    name: str,
+    systems: Iterator[tuple[str, Update]],
+    plan: Plan,
+    *,
+    device: torch.device,
+    seconds: float,
 ) -> Iterator[Row]:
     """Time all systems in turn on the same batches."""
-    batches = [batch.to(device) for batch in sample_batches(plan)]
-    updates = dict(systems(shape, plan.vocabulary, device=device, compiled=compiled))
-    rates: dict[str, list[float]] = {system: [] for system in updates}
+    batches = sample_batches(plan)
+    moved = [batch.to(device) for batch in batches]
+    memory: dict[str, float] = {}
+    updates: dict[str, Update] = {}
+    rates: dict[str, list[float]] = {}
     tokens = sum(batch.target_tokens for batch in batches)
-    for round_number in range(plan.rounds + 1):
-        for system in [*updates]:
-            try:
-                seconds = time_pass(updates[system], batches, device)
-            except RuntimeError as error:  # of the compiler, or out of memory
-                message = str(error).strip().partition("\n")[0]
-                yield {
-                    "model": name,
-                    "system": f"{system} failed: {message}",
-                    "tokens_a_second": None,
-                }
-                del updates[system], rates[system]
-                continue
-            print(f"{name}, {system}, round {round_number}: {seconds:.1f} s", file=sys.stderr)
-            if round_number:
-                rates[system].append(tokens / seconds)
+
+    def time_system(system: str, round_number: int) -> str:
+        """Time a pass; return why it failed."""
+        # Ours takes batches as the loader makes them, and moves them itself.
+        given = batches if system.startswith("ours") else moved
+        try:
+            taken, memory[system] = time_pass(updates[system], given, device)
+        except RuntimeError as error:  # of the compiler, or out of memory
+            return str(error).strip().partition("\n")[0]
+        print(f"{name}, {system}, round {round_number}: {taken:.2f} s", file=sys.stderr, flush=True)
+        if round_number > 0:
+            rates[system].append(tokens / taken)
+        return ""
+
+    started = time.perf_counter()
+    for system, update in systems:
+        failure = "no time was left"
+        if time.perf_counter() - started < seconds:
+            updates[system], rates[system] = update, []
+            warm_up = (time_system(system, number) for number in range(1 - WARM_UP, 1))
+            failure = next(filter(None, warm_up), "")
+        if failure:
+            updates.pop(system, None)
+            rates.pop(system, None)
+            yield {"model": name, "system": f"{system}: {failure}", "tokens_a_second": None}
+    for round_number in range(1, plan.rounds + 1):
+        for system in updates:
+            if failure := time_system(system, round_number):
+                raise RuntimeError(f"{system}: {failure}")
     for system, system_rates in rates.items():
-        yield {"model": name, "system": system, "tokens_a_second": round(median(system_rates), 1)}
+        yield {
+            "model": name,
+            "system": system,
+            "tokens_a_second": round(median(system_rates), 1),
+            "slowest": round(min(system_rates), 1),
+            "fastest": round(max(system_rates), 1),
+            "gigabytes": memory[system],
+        }
     if not find_spec("transformers"):
         yield {"model": name, "system": "transformers: not installed", "tokens_a_second": None}
 
 
-def time_pass(update: Update, batches: Sequence[Batch], device: torch.device) -> float:
-    """Time a pass over the batches, in seconds."""
+def time_pass(
+    update: Update, batches: Sequence[Batch], device: torch.device
+) -> tuple[float, float]:
+    """Time a pass over the batches, in seconds.
+
+    Returns the gigabytes, too, that it needs at most beside what it keeps.
+    """
+    gpu = device.type == "cuda"
+    before = 0
+    if gpu:
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
     synchronize(device)
     started = time.perf_counter()
     for batch in batches:
         update(batch)
     synchronize(device)
-    return time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    peak = torch.cuda.max_memory_allocated(device) - before if gpu else 0
+    return seconds, round(peak / 1e9, 2)
 
 
-def systems(
+def make_systems(
     shape: Shape, vocabulary: int, *, device: torch.device, compiled: bool
 ) -> Iterator[tuple[str, Update]]:
-    """Yield the systems and their update functions, each with its own model."""
-    torch.manual_seed(1)
-    yield "ours", transduce_update(shape, vocabulary, device=device, compiled=False)
-    if compiled:
-        yield "ours, compiled", transduce_update(shape, vocabulary, device=device, compiled=True)
+    """Yield the systems and their update functions, each with its own model; `OURS` first."""
+    config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, label_smoothing=SMOOTHING)
+
+    def our_update(*, fused: bool, compiled: bool = False) -> Update:
+        torch.manual_seed(1)
+        model = build_model(shape, vocabulary).to(device).train()
+        replica = make_replica(model, config)
+        if replica and not fused:
+            replica.graphs = None
+        update = training_update(model, config, replica)
+        return compiled_update(update, replica.model if replica else model) if compiled else update
+
+    yield "ours", our_update(fused=True)
+    yield "ours, unfused", our_update(fused=False)
     torch_model = Plain(shape, vocabulary).to(device).train()
     yield "torch", tuned_update(torch_model, marian=False, device=device, compiled=compiled)
     if find_spec("transformers"):
@@ -173,23 +231,13 @@ def systems(
             "transformers",
             tuned_update(marian_model, marian=True, device=device, compiled=compiled),
         )
+    if compiled:
+        yield "ours, compiled", our_update(fused=False, compiled=True)
 
 
-def transduce_update(
-    shape: Shape, vocabulary: int, *, device: torch.device, compiled: bool
-) -> Update:
-    """Return transduce's update, with Adam configured like the peers'."""
-    config = TrainConfig(
-        beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, label_smoothing=SMOOTHING, compile=compiled
-    )
-    return training_update(build_model(shape, vocabulary).to(device).train(), config)
-
-
-def training_update(model: Transformer, config: TrainConfig) -> Update:
+def training_update(model: Transformer, config: TrainConfig, replica: Bf16Replica | None) -> Update:
     """Return the update of `transduce train`."""
-    optimizers, replica = make_optimizers(model, config), make_replica(model, config)
-    if config.compile:
-        compile_layers(replica.model if replica else model)
+    optimizers = make_optimizers(model, config)
 
     def update(batch: Batch) -> None:
         train_step(
@@ -197,9 +245,7 @@ def training_update(model: Transformer, config: TrainConfig) -> Update:
             [batch],
             optimizers=optimizers,
             rates=[RATE] * len(optimizers),
-            loss=LossSettings(
-                smoothing=config.label_smoothing, r_drop=config.r_drop, compiled=config.compile
-            ),
+            loss=LossSettings(smoothing=config.label_smoothing, r_drop=config.r_drop),
             replica=replica,
         )
 
@@ -209,7 +255,8 @@ def training_update(model: Transformer, config: TrainConfig) -> Update:
 def sample_batches(plan: Plan) -> list[Batch]:
     """Form random batches of all lengths with the sampler of training."""
     rng, pad = np.random.default_rng(0), plan.vocabulary - 1
-    lengths = sample_lengths(4 * plan.batches * plan.tokens // 28)  # four times as many as needed
+    # A large corpus has many pairs of the same two lengths, and so has little padding.
+    lengths = sample_lengths(plan.pairs)
     config = BatchConfig(tokens=plan.tokens, micro_tokens=2 * plan.tokens)  # in one pass
     updates = Sampler(lengths, config=config, seed=0).updates(SamplerState())
     return [

@@ -28,12 +28,12 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from gpu import FULL, random_batch, sample_lengths, training_update
 from peers.shapes import Shape, flops
 from record import header, write
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu import FULL, random_batch, sample_lengths, training_update
 from transduce.config import load_recipe
 from transduce.data.config import BatchConfig
 from transduce.data.sampler import Sampler, SamplerState
@@ -43,7 +43,7 @@ from transduce.model.kernels import Dropout
 from transduce.model.transformer import Transformer
 from transduce.pipeline.prepared import open_prepared
 from transduce.train.config import TrainConfig
-from transduce.train.precision import Bf16Replica
+from transduce.train.precision import Bf16Replica, make_replica
 
 PAIRS = 4_500_000
 """Pairs of WMT 2014 English-German (section 5.1)."""
@@ -140,7 +140,8 @@ def count_operators(case: Case, pairs: np.ndarray) -> int:
     rng = np.random.default_rng(0)
     batch = random_batch(case.lengths[pairs], pad=config.pad, rng=rng)
     with gpu_code_paths(config.vocab_size):
-        update = training_update(model, replace(case.train, precision="bfloat16"))
+        train = replace(case.train, precision="bfloat16")
+        update = training_update(model, train, make_replica(model, train))
         update(batch)
         with OperatorCounter() as calls:
             update(batch)

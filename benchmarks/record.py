@@ -84,8 +84,13 @@ def now() -> str:
 
 
 def commit() -> str:
-    """Return the checked-out commit; "+" marks uncommitted changes in src."""
+    """Return the checked-out commit; "+" marks uncommitted changes in src.
+
+    Where files were copied without their repository, TRANSDUCE_COMMIT names it.
+    """
     git = ["git", "-C", str(ROOT)]
     name = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True).stdout
     dirty = subprocess.run([*git, "status", "--porcelain", "src"], capture_output=True, text=True)
+    if not name:
+        return os.environ.get("TRANSDUCE_COMMIT", "")
     return name.strip() + ("+" if dirty.stdout.strip() else "")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from transduce.model.loss import LossSums, chunked_cross_entropy, cross_entropy, logit_gradients
+from transduce.model.loss import LossSums, chunked_cross_entropy, cross_entropy
 
 TARGET = torch.tensor([[4, 0, 10, 10, 10], [7, 5, 9, 0, 10], [2, 3, 3, 6, 0]])  # PAD is 10
 
@@ -121,19 +121,3 @@ def test_only_the_embedding_may_learn():
 
     assert embedding.grad is not None
     torch.testing.assert_close(3.0 * embedding.grad, gradients(written, 0.1)[1])
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_what_is_compiled_is_the_same_loss(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("transduce.model.loss.compiled_logit_gradients", lambda: logit_gradients)
-    results: list[list[Tensor]] = []
-    for compiled in (False, True):
-        hidden, embedding = drawn(dtype)
-        sums = chunked_cross_entropy(hidden, embedding, TARGET, smoothing=0.1, compiled=compiled)
-        sums.smoothed.backward()
-        grads = [tensor.grad for tensor in (hidden, embedding) if tensor.grad is not None]
-        results.append([*sums, *grads])
-
-    assert len(results[0]) == 5
-    for compiled_result, eager_result in zip(*results, strict=True):
-        torch.testing.assert_close(compiled_result, eager_result)

@@ -93,8 +93,10 @@ class Loader:
         targets: list[Ids] = [self._store.target(index) for index in indices]
         source, target = self._sides
         self._check(indices, [*sources, *targets], pad=source.pad)
-        # One generator per pair, for its source first and then its target.
-        rngs = [Random(f"{self._seed}/{state.epoch}/{state.update}/{i}") for i in indices]
+        rngs: list[Random] = []
+        if self._augment.active or self._sampling:
+            # One generator per pair, for its source first and then its target.
+            rngs = [Random(f"{self._seed}/{state.epoch}/{state.update}/{i}") for i in indices]
         if self._augment.active:
             varied = [self._vary(*pair) for pair in zip(sources, targets, rngs, strict=True)]
             sources, targets = map(list, zip(*varied, strict=True))

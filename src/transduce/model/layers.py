@@ -160,10 +160,14 @@ class Positions(nn.Module):
     ) -> Float[Tensor, "batch length d_model"]:
         """Add the encodings of positions `first`, `first` + 1, … to `x`."""
         end = first + x.size(1)
-        if end > self.table.size(0):
+        return x + self.rows(end)[first:]
+
+    def rows(self, length: int) -> Float[Tensor, "length d_model"]:
+        """Return the encodings of the first positions; the table grows if it is too short."""
+        if length > self.table.size(0):
             with torch.inference_mode(False):  # training may need the longer table later
-                self.table = sinusoids(2 * end, x.size(2)).to(self.table)
-        return x + self.table[first:end]
+                self.table = sinusoids(2 * length, self.table.size(1)).to(self.table)
+        return self.table[:length]
 
 
 class LearnedPositions(nn.Module):

@@ -6,7 +6,6 @@ The smoothed target gives 1 - ε to the correct piece and spreads ε evenly over
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -85,7 +84,6 @@ def chunked_cross_entropy(
     target_out: Int[Tensor, "batch target"],
     *,
     smoothing: float,
-    compiled: bool = False,
 ) -> LossSums:
     """`cross_entropy(hidden @ embedding.T, …)` in less memory: logits exist one chunk at a time.
 
@@ -97,11 +95,10 @@ def chunked_cross_entropy(
         embedding: the output matrix.
         target_out: the correct ids, PAD where there is none.
         smoothing: ε.
-        compiled: let torch compile the operations between the matrix products to few kernels.
     """
     real = target_out.flatten() != embedding.size(0) - 1
     rows, targets = hidden.flatten(0, 1)[real], target_out.flatten()[real]
-    return LossSums(*_Chunked.apply(rows, embedding, targets, smoothing, compiled))  # type: ignore[misc]
+    return LossSums(*_Chunked.apply(rows, embedding, targets, smoothing))  # type: ignore[misc]
 
 
 def r_drop_loss(
@@ -161,7 +158,6 @@ class _Chunked(torch.autograd.Function):
         embedding: Tensor,
         targets: Tensor,
         smoothing: float,
-        compiled: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         pieces, pad, size = embedding.to(rows.dtype), len(embedding) - 1, chunk_size(embedding)
         exact = torch.promote_types(rows.dtype, torch.float32)
@@ -174,7 +170,7 @@ class _Chunked(torch.autograd.Function):
         smoothed, plain, best = (rows.new_zeros((), dtype=exact) for _ in range(3))
         # All chunks share this memory.
         block = rows.new_empty(min(size, len(rows)), len(pieces))
-        differentiate = compiled_logit_gradients() if compiled else _InPlace(block, exact)
+        differentiate = _InPlace(block, exact)
         for start in range(0, len(rows), size):
             part, correct = rows[start : start + size], targets[start : start + size, None]
             logits = torch.mm(part, pieces.T, out=block[: len(part)])
@@ -200,9 +196,9 @@ class _Chunked(torch.autograd.Function):
     @once_differentiable
     def backward(  # type: ignore[override]
         ctx: torch.autograd.function.FunctionCtx, *grads: Tensor
-    ) -> tuple[Tensor, Tensor, None, None, None]:
+    ) -> tuple[Tensor, Tensor, None, None]:
         rows_grad, pieces_grad = ctx.saved_tensors  # type: ignore[attr-defined]
-        return rows_grad * grads[0], pieces_grad * grads[0], None, None, None
+        return rows_grad * grads[0], pieces_grad * grads[0], None, None
 
 
 class ChunkGradients(NamedTuple):
@@ -236,29 +232,6 @@ class _InPlace:
         probs.scatter_add_(1, correct, probs.new_full(correct.shape, -spike))
         slope = logits if wide is logits else logits.copy_(probs)
         return ChunkGradients(slope, log_z, correct_logits, largest)
-
-
-def logit_gradients(logits: Tensor, correct: Tensor, spike: float) -> ChunkGradients:
-    """The same as a formula, of which a compiler makes few kernels.
-
-    Args:
-        logits: of a chunk.
-        correct: ids, rows x 1.
-        spike: 1 - ε.
-    """
-    pieces = torch.arange(logits.size(1), device=logits.device)
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    wide = exact.masked_fill(pieces == logits.size(1) - 1, -math.inf)
-    log_z = wide.logsumexp(-1, keepdim=True)
-    slope = (wide - log_z).exp() - (pieces == correct).to(wide.dtype) * spike
-    largest = wide.amax(-1, keepdim=True)
-    return ChunkGradients(slope.to(logits.dtype), log_z, exact.gather(1, correct), largest)
-
-
-@cache
-def compiled_logit_gradients() -> LogitGradients:
-    """Return that formula compiled on first use, once for all sizes."""
-    return torch.compile(logit_gradients, dynamic=True)
 
 
 class _RDrop(torch.autograd.Function):
@@ -320,5 +293,7 @@ def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
     """Add a product to a sum, which may be of higher precision than the factors."""
     if into.dtype == left.dtype:
         into.addmm_(left, right)
+    elif into.is_cuda:  # there the product itself adds to float32
+        torch.addmm(into, left, right, out_dtype=into.dtype, out=into)
     else:
         into += left @ right

@@ -48,7 +48,7 @@ from transduce.train.distributed import SINGLE_PROCESS, Process, compute_device,
 from transduce.train.events import Event, EventHandler, LogMessage, Progress, describe_duration
 from transduce.train.loop import TrainResult, Validation, train
 from transduce.train.memory import estimate_batch_size, load_or_measure_batch_size
-from transduce.train.precision import check_compiler, choose_precision
+from transduce.train.precision import choose_precision
 from transduce.train.time_plan import TimePlan
 from transduce.train.trackers import check_trackers, trackers
 
@@ -180,9 +180,7 @@ def _prepare(
         on_event(LogMessage(f"{out} is finished: its model is {out / 'model'}"))
         return None
     # Now: a wrong name must not wait until the corpus is read.
-    device = process.find_device(recipe.train.device)
-    if recipe.train.compile:
-        check_compiler(device)
+    process.find_device(recipe.train.device)
     check_trackers(recipe.train.log_to)
     prepared = prepare_run(recipe, out, resume=resume, start=start, plan=plan, on_event=on_event)
     check_positions(recipe, prepared)

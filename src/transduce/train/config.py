@@ -101,9 +101,6 @@ class TrainConfig:
     """"bfloat16" is mixed precision: matrix products in bfloat16, master weights in float32.
     "auto" uses it where the device has units for it."""
 
-    compile: bool = False
-    """Compile layers and loss with torch.compile: for long runs on a GPU."""
-
     fsdp: bool = False
     """Shard weights, gradients and Adam's moments over the processes (FSDP): for models that do not
     fit on one device. Slower."""
@@ -138,7 +135,6 @@ class TrainConfig:
         unsharded_only = {
             'train.optimizer "muon"': self.optimizer == "muon",
             f"train.ema {self.ema}": self.ema,
-            "train.compile": self.compile,
         }
         if self.fsdp and (needs := [name for name, enabled in unsharded_only.items() if enabled]):
             raise ValueError(

@@ -30,13 +30,7 @@ from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
 from transduce.train.metrics_log import MetricsLog, divergence_error
 from transduce.train.optimizer import WeightEMA, learning_rates, make_optimizers
-from transduce.train.precision import (
-    Bf16Replica,
-    choose_precision,
-    compile_layers,
-    eager_mode,
-    make_replica,
-)
+from transduce.train.precision import Bf16Replica, choose_precision, make_replica
 from transduce.train.step import LossSettings, StepResult, train_step
 from transduce.train.time_plan import TimePlan
 
@@ -134,9 +128,7 @@ class Training:
             batches,
             optimizers=self.optimizers,
             rates=rates,
-            loss=LossSettings(
-                smoothing=config.label_smoothing, r_drop=config.r_drop, compiled=config.compile
-            ),
+            loss=LossSettings(smoothing=config.label_smoothing, r_drop=config.r_drop),
             micro_tokens=self.state.micro_tokens,
             replica=self.replica,
             process=self.process,
@@ -223,8 +215,6 @@ def _setup(
     # After sharding: optimizers hold the parameters themselves, which sharding replaces.
     optimizers = make_optimizers(model, config)
     replica = make_replica(model, config)
-    if config.compile:
-        compile_layers(replica.model if replica else model)
     ema = WeightEMA(model, decay=config.ema) if config.ema else None
     checkpoints = folder / "checkpoints"
     load = partial(load_state, model=model, optimizers=optimizers, ema=ema, process=process)
@@ -281,8 +271,7 @@ def _validate_and_save(run: Training, *, validate: Validate, on_best: OnBest) ->
         weights = full_state_dict(run.model, process)  # collective: every rank takes part
         if process.is_rank_zero:
             run.unsharded.load_state_dict(weights)
-    with eager_mode(config.compile):
-        run.state = _validate(run, validate=validate, on_best=on_best)
+    run.state = _validate(run, validate=validate, on_best=on_best)
     run.model.train()
     run.state = _replan(run)
     save_state(

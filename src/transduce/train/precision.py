@@ -1,4 +1,4 @@
-"""Mixed precision: matrix products in bfloat16 beside master weights in float32; compiled layers.
+"""Mixed precision: matrix products in bfloat16 beside master weights in float32.
 
 A processor with units for bfloat16 multiplies matrices several times as fast in it. Its eight bits
 of mantissa are too few to learn in, since most updates of a weight are smaller than its last bit.
@@ -16,15 +16,16 @@ optimizers, EMA, checkpoints           float32
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch, pad_to_bucket
+from transduce.model.fused_layers import supports_fused_layers
 from transduce.model.transformer import Transformer, in_bfloat16
 from transduce.train.config import TrainConfig
+from transduce.train.cuda_graphs import GraphedPasses
 
 CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
 """CPU features that multiply in bfloat16: torch's name, and the common one."""
@@ -87,6 +88,8 @@ class Bf16Replica:
         self.model = in_bfloat16(master, embedding=False).train()
         """Passed in place of the master; stale until `sync_from_master`."""
         self._masters, self._copies = _linear_weights(master), _linear_weights(self.model)
+        self.graphs: GraphedPasses | None = None
+        """Faster passes of packed batches, where there are kernels for them."""
 
     @property
     def extra_bytes(self) -> int:
@@ -132,51 +135,13 @@ def make_replica(master: Transformer, config: TrainConfig) -> Bf16Replica | None
     weight = master.embedding.weight
     if weight.dtype != torch.float32 or choose_precision(config, weight.device).name == "float32":
         return None
-    return Bf16Replica(master)
-
-
-def compile_layers(model: Transformer) -> None:
-    """Have torch compile each layer on its first pass, once for all lengths.
-
-    Fewer, larger kernels; weights and checkpoints stay the same. For GPUs, where attention of any
-    length is one call: a CPU has several paths for short rows (`model/kernels.py`), each of which
-    would be compiled, up to a number beyond which torch compiles no more. The loss, which is in no
-    module, is compiled where it is called (`model/loss.py`).
-    """
-    for layer in (*model.encoder, *model.decoder):
-        layer.compile(dynamic=True)  # or each new length would be compiled anew
-
-
-def check_compiler(device: torch.device) -> None:
-    """Make sure that layers can be compiled for a device, before a run waits for its corpus.
-
-    Raises:
-        ValueError: one line that says what is missing.
-    """
-    if device.type == "cpu":
-        raise ValueError("train.compile is for GPUs, and this run has none: leave it out")
-    try:
-        torch.compile(_two_kernels)(torch.ones(2, device=device))
-    except (RuntimeError, OSError, ImportError) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = next(
-            (line for line in lines if not line.endswith("raised:")), type(error).__name__
-        )
-        raise ValueError(
-            f"train.compile needs a compiler for this device, on CUDA Triton, and torch could not "
-            f"use one here ({reason}): install it, or leave train.compile out"
-        ) from None
-
-
-def eager_mode(compiled: bool) -> AbstractContextManager[object]:
-    """Disable compiled layers, for calls of other shapes and modes such as validation."""
-    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+    replica = Bf16Replica(master)
+    if supports_fused_layers(replica.model) and not config.r_drop:
+        weights = list(master.parameters())
+        replica.graphs = GraphedPasses(replica.model, weights, smoothing=config.label_smoothing)
+    return replica
 
 
 def _linear_weights(model: Transformer) -> list[Tensor]:
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     return [weight for module in linear for weight in module.parameters()]
-
-
-def _two_kernels(x: Tensor) -> Tensor:
-    return (x * 2).softmax(0)

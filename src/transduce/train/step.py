@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from transduce.data.batch import Batch
@@ -34,8 +34,6 @@ class LossSettings:
     """ε of label smoothing."""
     r_drop: float = 0.0
     """α of R-Drop; 0 passes each batch once."""
-    compiled: bool = False
-    """Whether torch compiles the loss. Layers are compiled, or not, before they come here."""
 
 
 PAPER_LOSS = LossSettings()
@@ -102,12 +100,15 @@ def train_step(
     process.all_reduce_gradients(model, loss_sum)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     grad_norm = process.gather(torch.nn.utils.get_total_norm(grads))
+    is_finite = torch.isfinite(grad_norm + loss_sum)
     # The step's only device-to-host sync. Both terms are the same on every rank, and so is this:
     # ranks that disagreed on whether to skip would have different weights from here on.
-    finite = bool(torch.isfinite(grad_norm + loss_sum))
-    if finite:
+    if on_device := _skips_on_device(optimizers, is_finite):
+        _update_weights(optimizers, rates, skip=~is_finite)  # while the GPU still computes
+    finite = bool(is_finite)
+    if finite and not on_device:
         _update_weights(optimizers, rates)
-    else:
+    if not finite:
         model.zero_grad(set_to_none=True)
     return StepResult(
         loss_sum=loss_sum,
@@ -126,7 +127,7 @@ def batch_loss(
     Args:
         model: or its replica.
         batch: on the model's device.
-        loss: what is minimised; R-Drop's part is never compiled.
+        loss: what is minimised.
     """
 
     def forward() -> OutputProjectionInputs:
@@ -144,9 +145,7 @@ def batch_loss(
             smoothing=loss.smoothing,
             alpha=loss.r_drop,
         )
-    sums = chunked_cross_entropy(
-        hidden, pieces, target_out, smoothing=loss.smoothing, compiled=loss.compiled
-    )
+    sums = chunked_cross_entropy(hidden, pieces, target_out, smoothing=loss.smoothing)
     return sums.smoothed
 
 
@@ -168,6 +167,8 @@ def _accumulate_gradients(
     if replica:
         replica.sync_from_master()  # the optimizer has changed the master weights only
     while True:
+        if replica and replica.graphs:
+            replica.graphs.zero_grads()
         loss_sum = torch.zeros((), dtype=weight.dtype, device=weight.device)
         for batch in split_batch(batches, most=limit, pad=model.config.pad):
             try:
@@ -196,6 +197,8 @@ def _backward(
     replica: Bf16Replica | None,
 ) -> Float[Tensor, ""]:
     """Add the gradients of one micro-batch to the weights'; return its summed loss."""
+    if replica and replica.graphs and (packed := replica.graphs.pack(batch)):
+        return replica.graphs.add_gradients(packed, tokens=tokens)
     moved = batch.to(model.embedding.weight.device)
     if replica:
         part = batch_loss(replica.model, replica.pad_to_bucket(moved), loss=loss)
@@ -207,10 +210,25 @@ def _backward(
     return part.detach()
 
 
-def _update_weights(optimizers: Sequence[torch.optim.Optimizer], rates: Sequence[float]) -> None:
+def _skips_on_device(optimizers: Sequence[torch.optim.Optimizer], is_finite: Tensor) -> bool:
+    """Return whether the optimizers can be told by a GPU's tensor to skip an update."""
+    return is_finite.is_cuda and all(
+        isinstance(optimizer, torch.optim.AdamW) for optimizer in optimizers
+    )
+
+
+def _update_weights(
+    optimizers: Sequence[torch.optim.Optimizer],
+    rates: Sequence[float],
+    *,
+    skip: Bool[Tensor, ""] | None = None,
+) -> None:
+    """Make an update, unless `skip`, which only fused Adam can take."""
     for optimizer, rate in zip(optimizers, rates, strict=False):  # Muon's rate may be left over
         for group in optimizer.param_groups:
             group["lr"] = rate
+        if skip is not None:
+            optimizer.found_inf = skip.float()  # type: ignore[attr-defined]
         optimizer.step()
         # To None, not zero: the next backward pass then writes gradients in place of adding them.
         optimizer.zero_grad(set_to_none=True)

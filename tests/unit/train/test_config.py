@@ -36,11 +36,7 @@ def test_a_share_outside_its_range_is_refused(field: str, value: float):
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [
-        ({"optimizer": "muon"}, 'train.optimizer "muon"'),
-        ({"ema": 0.9}, "train.ema 0.9"),
-        ({"compile": True}, "train.compile"),
-    ],
+    [({"optimizer": "muon"}, 'train.optimizer "muon"'), ({"ema": 0.9}, "train.ema 0.9")],
 )
 def test_what_needs_whole_weights_is_refused_where_they_are_shared_out(
     settings: dict[str, str | float], named: str

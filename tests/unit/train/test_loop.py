@@ -284,9 +284,9 @@ def poison(monkeypatch: pytest.MonkeyPatch, *updates: int) -> None:
     calls = iter(range(1, 1000))
     nats = step.chunked_cross_entropy
 
-    def poisoned(hidden: torch.Tensor, *rest: torch.Tensor, smoothing: float, compiled: bool):
+    def poisoned(hidden: torch.Tensor, *rest: torch.Tensor, smoothing: float):
         bad = math.nan if next(calls) in updates else 1.0
-        return nats(hidden * bad, *rest, smoothing=smoothing, compiled=compiled)
+        return nats(hidden * bad, *rest, smoothing=smoothing)
 
     monkeypatch.setattr(step, "chunked_cross_entropy", poisoned)
 

@@ -89,8 +89,8 @@ def test_a_gradient_that_is_no_number_changes_no_weight_and_no_memory(
 def test_a_loss_that_is_no_number_is_enough_to_skip(
     tiny: Transformer, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ):
-    def spoilt(*given: torch.Tensor, smoothing: float, compiled: bool) -> LossSums:
-        loss_result = chunked_cross_entropy(*given, smoothing=smoothing, compiled=compiled)
+    def spoilt(*given: torch.Tensor, smoothing: float) -> LossSums:
+        loss_result = chunked_cross_entropy(*given, smoothing=smoothing)
         return loss_result._replace(smoothed=loss_result.smoothed + math.nan)
 
     monkeypatch.setattr(step, "chunked_cross_entropy", spoilt)

@@ -1,0 +1,163 @@
+"""Forward and backward passes on a GPU, as CUDA graphs.
+
+A pass starts about a thousand kernels, which takes a CPU longer than it takes the GPU to run them.
+A CUDA graph starts all of them at once. It is recorded for one shape of a batch
+(`model.fused_layers.PackedShape`); all graphs share the memory of their activations.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transduce.data.batch import Batch
+from transduce.model.fused_layers import MAX_LENGTH, PackedBatch, PackedShape, fused_loss
+from transduce.model.transformer import Transformer
+
+MAX_GRAPHS = 512
+"""Graphs of a run: the batches of further shapes are passed without one."""
+
+
+class _Recorded(NamedTuple):
+    """A graph, and the tensors that it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    batch: PackedBatch
+    scale: Float[Tensor, ""]
+    loss: Float[Tensor, ""]
+
+
+class GraphedPasses:
+    """Adds the gradients of batches to those of the master weights."""
+
+    def __init__(
+        self, model: Transformer, masters: Sequence[nn.Parameter], *, smoothing: float
+    ) -> None:
+        """Record nothing yet.
+
+        Args:
+            model: one that `supports_fused_layers`.
+            masters: the parameters to learn, in the order of the model's.
+            smoothing: ε of label smoothing.
+        """
+        self._model, self._smoothing = model, smoothing
+        self._masters = masters
+        self._grads: list[Tensor] = []
+        self._recorded: dict[PackedShape, _Recorded | None] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+
+    @property
+    def recorded(self) -> int:
+        """Number of graphs."""
+        return sum(graph is not None for graph in self._recorded.values())
+
+    def zero_grads(self) -> None:
+        """Set all gradients to zero, in the memory that the graphs write to."""
+        if not self._grads:
+            self._grads = [torch.zeros_like(master) for master in self._masters]
+        else:
+            torch._foreach_zero_(self._grads)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        for master, grad in zip(self._masters, self._grads, strict=True):
+            master.grad = grad
+
+    def pack(self, batch: Batch) -> PackedBatch | None:
+        """Pack a batch in main memory; None if it needs the model as it is written."""
+        return pack_batch(batch, pad=self._model.config.pad)
+
+    def add_gradients(self, batch: PackedBatch, *, tokens: int) -> Float[Tensor, ""]:
+        """Pass a batch; return its loss, summed over its target pieces.
+
+        Args:
+            batch: in main memory.
+            tokens: target tokens of the update, which the gradient is divided by.
+        """
+        shape, device = batch.shape, self._grads[0].device
+        numbers = batch.numbers.pin_memory()
+        if shape not in self._recorded:
+            # The first pass of a shape compiles what it needs; many shapes have no second.
+            if len(self._recorded) < MAX_GRAPHS:
+                self._recorded[shape] = None
+            moved = PackedBatch(shape, numbers.to(device, non_blocking=True))
+            return self._pass(moved, torch.full((), 1.0 / tokens, device=device))
+        recorded = self._recorded[shape] or self._record(shape, numbers)
+        recorded.batch.numbers.copy_(numbers, non_blocking=True)
+        recorded.scale.fill_(1.0 / tokens)
+        recorded.graph.replay()
+        return recorded.loss.clone()
+
+    def _record(self, shape: PackedShape, numbers: Tensor) -> _Recorded:
+        device = self._grads[0].device
+        batch = PackedBatch(shape, numbers.to(device))
+        scale, graph = torch.ones((), device=device), torch.cuda.CUDAGraph()
+        # Other threads, such as the one that loads batches, may use CUDA meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            loss = self._pass(batch, scale)
+        self._recorded[shape] = recorded = _Recorded(graph, batch, scale, loss)
+        return recorded
+
+    def _pass(self, batch: PackedBatch, scale: Tensor) -> Float[Tensor, ""]:
+        loss = fused_loss(self._model, batch, smoothing=self._smoothing)
+        weights = list(self._model.parameters())
+        grads = torch.autograd.grad(loss * scale, weights, materialize_grads=True)
+        for dtype in (torch.float32, torch.bfloat16):
+            pairs = [
+                (total, grad)
+                for total, grad in zip(self._grads, grads, strict=True)
+                if grad.dtype == dtype
+            ]
+            sums, added = [total for total, _ in pairs], [grad for _, grad in pairs]
+            if dtype != torch.float32:
+                # Or there would be a kernel for every matrix: torch adds many of one precision.
+                exact = [torch.empty_like(total) for total in sums]
+                torch._foreach_copy_(exact, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+                added = exact
+            torch._foreach_add_(sums, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return loss.detach()
+
+
+def pack_batch(batch: Batch, *, pad: int) -> PackedBatch | None:
+    """Pack a batch, or return None if it has too long sentences, or nothing to learn.
+
+    Args:
+        batch: in main memory.
+        pad: the id of PAD.
+    """
+    sides = (batch.source,), (batch.target_in, batch.target_out)
+    # In NumPy: arrays are small, and the GPU may be waiting.
+    padded = [[ids.numpy() for ids in side] for side in sides]
+    lengths = [(side[-1] != pad).sum(1) for side in padded]
+    longest = [int(length.max()) for length in lengths]
+    if max(longest) > MAX_LENGTH or not min(longest):
+        return None
+    totals = [int(length.sum()) for length in lengths]
+    # Coarser for sources: their number of pieces varies more.
+    rounded = [_round_up(total, steps) for total, steps in zip(totals, (16, 32), strict=True)]
+    widths = [1 << max(4, (length - 1).bit_length()) for length in longest]
+    extra = [total - real for total, real in zip(rounded, totals, strict=True)]
+    fillers = max(-(-missing // width) for missing, width in zip(extra, widths, strict=True))
+    sentences = _round_up(len(batch.source) + fillers, 4)
+    shape = PackedShape(rounded[0], rounded[1], sentences, (widths[0], widths[1]))
+    # The seed is the CPU generator's, which checkpoints hold.
+    numbers = [torch.randint(2**31 - 1, (1,)).numpy()]
+    for side, length, missing, width in zip(padded, lengths, extra, widths, strict=True):
+        filler = (missing - width * np.arange(sentences - len(length))).clip(0, width)
+        full = np.concatenate([length, filler])
+        starts = np.concatenate([[0], full.cumsum()])
+        positions = np.arange(starts[-1]) - starts[:-1].repeat(full)
+        is_piece = np.arange(side[0].shape[1]) < length[:, None]
+        first, *rest = (np.pad(ids[is_piece], (0, missing), constant_values=pad) for ids in side)
+        numbers += [first, positions, starts, *rest]
+    return PackedBatch(shape, torch.from_numpy(np.concatenate(numbers).astype(np.int32)))
+
+
+def _round_up(number: int, steps: int) -> int:
+    """Round up to one of at least `steps` numbers up to the next power of two.
+
+    >>> [_round_up(number, 4) for number in (3, 100, 129, 257)]
+    [16, 112, 144, 288]
+    """
+    step = max(16, 1 << max(0, (number // steps).bit_length() - 1))
+    return -(-number // step) * step
