@@ -11,8 +11,8 @@ dropout and label smoothing 0.1, fused Adam.
 ours            an update of `transduce train`: fused kernels, packed sentences, CUDA graphs
 ours, unfused   the same with the model as it is written
 ours, compiled  the same with layers and loss compiled by torch
-torch           torch.nn.Transformer, bf16 autocast, compiled
-transformers    MarianMTModel, bf16 autocast, compiled
+torch           torch.nn.Transformer, bf16 autocast; the same compiled
+transformers    MarianMTModel, bf16 autocast; the same compiled
 
 The share of the ceiling relates the arithmetic of the tokens (`peers/shapes.py`, without attention
 scores) to the fastest square matrix product in the same run. Without CUDA, autocast is off and
@@ -22,9 +22,11 @@ runs on a GPU; run nothing else on it at the same time.
 
 import argparse
 import itertools
+import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -88,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--small", action="store_true", help="small models; write no record")
     parser.add_argument(
-        "--seconds", type=float, default=1e9, help="after these no further peer is started"
+        "--seconds", type=float, default=600.0, help="that a system may take to compile"
     )
     parser.add_argument(
         "--compile", action="store_true", help="compile without a GPU too; takes minutes"
@@ -109,10 +111,14 @@ def main() -> None:
     sizes = {name: getattr(plan, name) for name in ("vocabulary", "tokens", "batches", "rounds")}
     print(f"{setup['device']}; the ceiling is {setup['ceiling_tflops']} TFLOP/s; {precision}")
     rows: list[Row] = []
-    for name, shape in plan.shapes.items():
+    # Without peers first: a peer's compiler may take longer than a GPU can be had.
+    for name, systems_timed in [
+        *((name, OURS) for name in plan.shapes),
+        (next(iter(plan.shapes)), None),
+    ]:
+        shape = plan.shapes[name]
         systems = make_systems(shape, plan.vocabulary, device=device, compiled=compiled)
-        if rows:  # peers are timed with the first shape
-            systems = itertools.islice(systems, OURS)
+        systems = itertools.islice(systems, systems_timed)
         timed = list(time_systems(name, systems, plan, device=device, seconds=arguments.seconds))
         for row in timed:
             if isinstance(rate := row["tokens_a_second"], float):
@@ -121,7 +127,7 @@ def main() -> None:
                 if published := PAPER.get(str(row["model"])):
                     row["hours"] = round(published[0] * plan.tokens / rate / 3600, 2)
         print(table(timed), flush=True)
-        rows += timed
+        rows = [row for row in rows if row["model"] != name] + timed
         if device.type == "cuda" and not arguments.small:
             head = header("python benchmarks/gpu.py", *filter(find_spec, ["transformers"]))
             write("gpu", {**head, **setup, **sizes, "rows": rows})
@@ -149,23 +155,20 @@ def time_systems(
         given = batches if system.startswith("ours") else moved
         try:
             taken, memory[system] = time_pass(updates[system], given, device)
-        except RuntimeError as error:  # of the compiler, or out of memory
+        except (RuntimeError, TimeoutError) as error:  # of the compiler, or out of memory
             return str(error).strip().partition("\n")[0]
         print(f"{name}, {system}, round {round_number}: {taken:.2f} s", file=sys.stderr, flush=True)
         if round_number > 0:
             rates[system].append(tokens / taken)
         return ""
 
-    started = time.perf_counter()
     for system, update in systems:
-        failure = "no time was left"
-        if time.perf_counter() - started < seconds:
-            updates[system], rates[system] = update, []
+        updates[system], rates[system] = update, []
+        with time_limit(seconds):
             warm_up = (time_system(system, number) for number in range(1 - WARM_UP, 1))
             failure = next(filter(None, warm_up), "")
         if failure:
-            updates.pop(system, None)
-            rates.pop(system, None)
+            del updates[system], rates[system]
             yield {"model": name, "system": f"{system}: {failure}", "tokens_a_second": None}
     for round_number in range(1, plan.rounds + 1):
         for system in updates:
@@ -182,6 +185,21 @@ def time_systems(
         }
     if not find_spec("transformers"):
         yield {"model": name, "system": "transformers: not installed", "tokens_a_second": None}
+
+
+@contextmanager
+def time_limit(seconds: float) -> Generator[None]:
+    """Raise a TimeoutError in Python code that takes longer, such as torch's compiler."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not compiled within {seconds:.0f} seconds")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def time_pass(
@@ -223,14 +241,14 @@ def make_systems(
 
     yield "ours", our_update(fused=True)
     yield "ours, unfused", our_update(fused=False)
-    torch_model = Plain(shape, vocabulary).to(device).train()
-    yield "torch", tuned_update(torch_model, marian=False, device=device, compiled=compiled)
-    if find_spec("transformers"):
-        marian_model = build_marian(shape, vocabulary).to(device).train()
-        yield (
-            "transformers",
-            tuned_update(marian_model, marian=True, device=device, compiled=compiled),
-        )
+    for suffix, compiles in (("", False), (", compiled", True))[: 2 if compiled else 1]:
+        model = Plain(shape, vocabulary).to(device).train()
+        update = tuned_update(model, marian=False, device=device, compiled=compiles)
+        yield f"torch{suffix}", update
+        if find_spec("transformers"):
+            model = build_marian(shape, vocabulary).to(device).train()
+            update = tuned_update(model, marian=True, device=device, compiled=compiles)
+            yield f"transformers{suffix}", update
     if compiled:
         yield "ours, compiled", our_update(fused=False, compiled=True)
 

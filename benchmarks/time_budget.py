@@ -44,6 +44,7 @@ def main() -> None:
         "rows": rows,
     }
     hidden = {pair.split("=", 1)[1]: pair.split("=", 1)[0].upper() for pair in arguments.corpus}
+    hidden[str(arguments.folder)] = "RUNS"
     write(arguments.record, record, hide=hidden)
 
 

@@ -57,6 +57,9 @@ RENAMED: Mapping[str, str] = {
 }
 """Former names of settings: recipes, runs and bundles of version 0.1.0 have them."""
 
+REMOVED = ("train.compile",)
+"""Settings that are gone and never changed what is learned: older recipes and runs have them."""
+
 _SHAPE = ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v")
 
 
@@ -309,7 +312,11 @@ def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
 
 
 def _rename_former(table: Table) -> None:
-    """Replace former names of settings by the current ones."""
+    """Replace former names of settings by the current ones, and drop what is gone."""
+    for removed in REMOVED:
+        section, _, key = removed.partition(".")
+        if isinstance(part := table.get(section), dict):
+            cast(Table, part).pop(key, None)
     for old, new in RENAMED.items():
         section, _, key = old.partition(".")
         part = table.get(section)

@@ -185,6 +185,15 @@ def test_the_former_name_of_a_setting_is_read(tmp_path, old, new):
     assert explicit_settings(mine) == {new}
 
 
+def test_a_recipe_of_an_earlier_version_may_have_a_setting_that_is_gone(tmp_path):
+    mine = write(tmp_path / "mine.toml", "[train]\ncompile = false\nseed = 7\n")
+
+    assert load_recipe(mine).train.seed == 7
+    assert explicit_settings(mine) == {"train.seed"}
+    with pytest.raises(ValueError, match=r"unknown setting train\.compile"):
+        load_recipe("tiny", ["train.compile=true"])
+
+
 def test_a_recipe_with_new_names_over_one_with_former_ones_wins(tmp_path):
     write(tmp_path / "old.toml", "[train]\nrate = 0.5\naverage = 3\n")
     mine = write(tmp_path / "mine.toml", 'extends = "old.toml"\n[train]\nlearning_rate = 0.7\n')

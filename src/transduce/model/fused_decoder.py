@@ -246,6 +246,8 @@ class _Norm(NamedTuple):
         return cls(add_norm.norm.weight, add_norm.norm.bias, add_norm.norm.eps)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.is_cuda and x.dtype != self.weight.dtype:  # its kernel takes one precision only
+            return self(x.to(self.weight.dtype)).to(x.dtype)
         return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 

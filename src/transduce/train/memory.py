@@ -91,6 +91,8 @@ def estimate_batch_size(
         passed.zero_grad(set_to_none=True)
         return BatchSizeEstimate(longest, "memory runs out on four times as many already")
     available = _USABLE * free - copies * weights - extra - cost.fixed_bytes
+    if replica and replica.graphs:
+        available /= 2  # graphs keep the memory of a pass, beside that of passes without one
     fits = int(available / cost.bytes_per_position)
     limit = min(fits, MICRO_TOKENS) if device.type == "cpu" else fits  # more is no faster on a CPU
     kilobytes, megabytes = cost.bytes_per_position / 1e3, free / 1e6
