@@ -169,6 +169,20 @@ def test_a_language_that_the_model_does_not_know_is_refused_at_once(
 
 
 @pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("cluster", [(), CLUSTER], ids=["alone", "cluster"])
+def test_text_is_not_augmented_in_a_language_that_the_model_does_not_know(
+    cluster: tuple[str, ...], multilingual: Path, tmp_path: Path, transduce: Transduce
+):
+    (tmp_path / "in.txt").write_text("a dog\n")
+    paths = ("-i", tmp_path / "in.txt", "-o", tmp_path / "out")
+
+    result = transduce("augment", multilingual, *paths, "--to", "fr", *cluster)
+
+    refuses(result, "does not translate into 'fr', only into de, en")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("in_process")
 def test_other_options_and_texts_without_a_pair_are_refused(augment: Callable[..., CommandResult]):
     augment("out", *CLUSTER)
 

@@ -59,7 +59,7 @@ def augment(
     from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
     from transduce.cli.progress import event_printer
     from transduce.cluster.engines import ClusterConfig
-    from transduce.inference.translator import Translator
+    from transduce.inference.translator import Translator, find_target_tag
     from transduce.io.atomic_folder import sha256
     from transduce.pipeline.synthetic_pairs import SyntheticConfig, augment_on_cluster
     from transduce.pipeline.synthetic_pairs import augment as make_pairs
@@ -72,9 +72,11 @@ def augment(
         min_score=min_score,
         max_ratio=max_ratio,
     )
-    known = Bundle.load(model).languages
+    bundle = Bundle.load(model)
+    known = bundle.languages
     source, target = (code * (code not in known.missing) for code in (known.source, known.target))
     if to:
+        find_target_tag(bundle.tokenizer, bundle.directions, to)  # before workers start
         source, target = "", to
     if cluster:
         cluster_config = ClusterConfig(

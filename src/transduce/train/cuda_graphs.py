@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from transduce.data.batch import Batch
 from transduce.model.fused_layers import MAX_LENGTH, PackedBatch, PackedShape, fused_loss
+from transduce.model.layers import Positions
 from transduce.model.transformer import Transformer
 
 MAX_GRAPHS = 512
@@ -28,6 +29,8 @@ class _Recorded(NamedTuple):
     batch: PackedBatch
     scale: Float[Tensor, ""]
     loss: Float[Tensor, ""]
+    positions: Tensor
+    """The table that the graph reads, kept: the model replaces it for a longer sentence."""
 
 
 class GraphedPasses:
@@ -95,7 +98,9 @@ class GraphedPasses:
         # Other threads, such as the one that loads batches, may use CUDA meanwhile.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             loss = self._pass(batch, scale)
-        self._recorded[shape] = recorded = _Recorded(graph, batch, scale, loss)
+        assert isinstance(self._model.positions, Positions)
+        table = self._model.positions.table
+        self._recorded[shape] = recorded = _Recorded(graph, batch, scale, loss, table)
         return recorded
 
     def _pass(self, batch: PackedBatch, scale: Tensor) -> Float[Tensor, ""]:
