@@ -145,7 +145,7 @@ MUTATIONS = (
         f"{ARCHITECTURE}::test_sines_and_cosines_are_interleaved",
     ),
     Mutation(
-        "8 added", "model/layers.py", "return x + self.table[first:end]", "return x",
+        "8 added", "model/layers.py", "return x + self.rows(end)[first:]", "return x",
         f"{ARCHITECTURE}::test_without_positions_the_encoder_would_not_know_the_order",
     ),
     Mutation(

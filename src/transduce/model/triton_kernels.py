@@ -29,6 +29,7 @@ _MAX_PROGRAMS = 1056
 its own rows; torch adds up the sums."""
 
 _VOCABULARY_BLOCK = 4096
+"""Logits of a row that a program reads at a time."""
 
 
 @triton.jit

@@ -159,10 +159,10 @@ def pack_batch(batch: Batch, *, pad: int) -> PackedBatch | None:
 
 
 def _round_up(number: int, steps: int) -> int:
-    """Round up to one of at least `steps` numbers up to the next power of two.
+    """Round up to a multiple of a power of two, at most a `steps`-th of the number, or of 16.
 
     >>> [_round_up(number, 4) for number in (3, 100, 129, 257)]
-    [16, 112, 144, 288]
+    [16, 112, 160, 320]
     """
     step = max(16, 1 << max(0, (number // steps).bit_length() - 1))
     return -(-number // step) * step
