@@ -5,7 +5,7 @@
 
 Updates of about 25,000 random target tokens (section 5.1), in batches formed by transduce's
 sampler, with sentence lengths like WMT's: log-normal with a mean of 28 tokens, source and target of
-similar length. All systems read the same batches in turn, after a warm-up pass over all of them;
+similar length. All systems read the same batches in turn, after two passes that are not timed;
 dropout and label smoothing 0.1, fused Adam.
 
 ours            an update of `transduce train`: fused kernels, packed sentences, CUDA graphs

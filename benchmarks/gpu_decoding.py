@@ -27,6 +27,7 @@ import sacrebleu
 import torch
 from record import header, read_lines, write
 
+from gpu import device_name
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
@@ -75,8 +76,11 @@ def main() -> None:
         for row in measure(name, model, sources, truth, arguments=arguments)
     ]
     print(table(rows))
-    name = torch.cuda.get_device_name() if arguments.device == "cuda" else "a CPU"
-    settings = {"device": name, "batch": BATCH, "sentences": len(sources)}
+    settings = {
+        "device": device_name(torch.device(arguments.device)),
+        "batch": BATCH,
+        "sentences": len(sources),
+    }
     command = "python benchmarks/gpu_decoding.py MODEL --source FILE --target FILE"
     if arguments.device == "cuda":
         write("gpu-decoding", {**header(command, "ctranslate2"), **settings, "rows": rows})

@@ -202,7 +202,7 @@ def time_update(*, keep_memory: bool) -> float:
 class UnpaddedReplica(Bf16Replica):
     """A replica that does not pad batches to few shapes."""
 
-    def shaped(self, batch: Batch) -> Batch:
+    def pad_to_bucket(self, batch: Batch) -> Batch:
         """Return the batch unchanged."""
         return batch
 

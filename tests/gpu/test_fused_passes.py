@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.gpu.device import DEVICE
+from tests.gpu.device import CONFIG, DEVICE, distance
 from tests.unit.train.test_cuda_graphs import random_batch
 from torch import Tensor
 
-from transduce.model.config import ModelConfig
 from transduce.model.fused_layers import PackedBatch, fused_loss, supports_fused_layers
 from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer, in_bfloat16
@@ -20,17 +19,6 @@ from transduce.train.precision import make_replica
 from transduce.train.step import LossSettings, batch_loss, train_step
 
 BOUND = 2e-2 if DEVICE == "cuda" else 1e-5
-CONFIG = ModelConfig(
-    vocab_size=99,
-    encoder_layers=2,
-    decoder_layers=2,
-    d_model=64,
-    d_ff=96,
-    heads=2,
-    d_k=32,
-    d_v=32,
-    dropout=0.0,
-)
 DEPARTURES: list[dict[str, object]] = [
     {},
     {"norm": "pre", "activation": "gelu", "attention_bias": True},
@@ -189,8 +177,3 @@ def test_other_models_are_passed_as_they_are_written(departures: dict[str, objec
     replica = make_replica(model, TrainConfig())
     assert replica is not None
     assert replica.graphs is None
-
-
-def distance(a: Tensor, b: Tensor) -> float:
-    """Of two tensors, relative to the second."""
-    return ((a.double() - b).norm() / (b.norm() + 1e-30)).item()

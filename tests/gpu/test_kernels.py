@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from tests.gpu.device import DEVICE, DTYPE
+from tests.gpu.device import DEVICE, DTYPE, distance
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -157,11 +157,6 @@ def seed_tensor(seed: int = 12345) -> Tensor:
 
 def doubles(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [tensor.detach().double().requires_grad_() for tensor in tensors]
-
-
-def distance(a: Tensor, b: Tensor) -> float:
-    """Of two tensors, relative to the second."""
-    return ((a.double() - b).norm() / (b.norm() + 1e-30)).item()
 
 
 def assert_same_gradients(

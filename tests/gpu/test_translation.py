@@ -4,10 +4,9 @@ import copy
 
 import pytest
 import torch
-from tests.gpu.device import DEVICE
+from tests.gpu.device import CONFIG, DEVICE
 
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer, in_bfloat16
 from transduce.search.config import Request, SearchConfig
 
@@ -17,17 +16,7 @@ from transduce.search.config import Request, SearchConfig
 @pytest.mark.parametrize("bfloat16", [False, True])
 def test_translations_have_the_probabilities_of_a_cpu(beam: int, bfloat16: bool):
     torch.manual_seed(1)
-    config = ModelConfig(
-        vocab_size=99,
-        encoder_layers=2,
-        decoder_layers=2,
-        d_model=64,
-        d_ff=96,
-        heads=2,
-        d_k=32,
-        d_v=32,
-    )
-    model = Transformer(config).eval()
+    model = Transformer(CONFIG).eval()
     requests = [Request(source=tuple(range(3, 3 + length))) for length in (1, 5, 9, 30)]
     truth = TorchEngine(model, pad=98, eos=0, device="cpu")
     placed = copy.deepcopy(model).to(DEVICE)

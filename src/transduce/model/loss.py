@@ -183,7 +183,7 @@ class _Chunked(torch.autograd.Function):
             smoothed += smoothing * log_z.sum() - share * (part.to(exact) @ total).sum()
             if rows_grad is not None and pieces_grad is not None:
                 torch.mm(slope, pieces, out=rows_grad[start : start + size])
-                _add_product(pieces_grad, slope.T, part)
+                add_product(pieces_grad, slope.T, part)
         if rows_grad is not None and pieces_grad is not None:
             # The constant part of the target, which `slope` leaves out.
             rows_grad -= share * total
@@ -276,7 +276,7 @@ class _RDrop(torch.autograd.Function):
                 slope.scatter_add_(1, correct, slope.new_full(correct.shape, -spike / 2))
                 slope = slope.to(row.dtype)
                 torch.mm(slope, pieces, out=grad[part])
-                _add_product(pieces_grad[:-1], slope.T, row)
+                add_product(pieces_grad[:-1], slope.T, row)
         ctx.save_for_backward(*grads, pieces_grad)
         return loss
 
@@ -289,7 +289,7 @@ class _RDrop(torch.autograd.Function):
         return first, second, pieces, None, None, None
 
 
-def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
+def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
     """Add a product to a sum, which may be of higher precision than the factors."""
     if into.dtype == left.dtype:
         into.addmm_(left, right)

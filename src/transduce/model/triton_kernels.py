@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-MAX_KEYS = 256
-"""Pieces of a sentence, at most: one program holds all of its keys."""
+from transduce.model.fused_layers import MAX_LENGTH
+from transduce.model.loss import add_product
 
 _LEVELS = 1 << 24
 """Dropout probabilities are multiples of one in so many."""
@@ -401,7 +401,7 @@ def _attention_settings(
     q: Tensor, *, longest: tuple[int, int], heads: int, causal: bool
 ) -> dict[str, int]:
     queries, keys = (max(16, triton.next_power_of_2(length)) for length in longest)
-    assert keys <= MAX_KEYS, "longer rows need another kernel"
+    assert keys <= MAX_LENGTH, "a program holds all keys of a sentence"
     queries = min(queries, 32 if keys > 128 else 64)  # what fits into the registers
     return {
         "HEADS": heads,
@@ -494,9 +494,8 @@ def _logit_gradients(
     maximum = tl.max(largest, 0)
     log_z = maximum + tl.log(tl.sum(total * tl.exp(largest - maximum), 0))
     correct_logit = tl.load(logits + correct).to(tl.float32)
-    tl.store(sums_ptr + 3 * row, tl.where(real, log_z - correct_logit, 0.0))
-    tl.store(sums_ptr + 3 * row + 1, tl.where(real, log_z, 0.0))
-    tl.store(sums_ptr + 3 * row + 2, tl.where(real & (correct_logit >= maximum), 1.0, 0.0))
+    tl.store(sums_ptr + 2 * row, tl.where(real, log_z - correct_logit, 0.0))
+    tl.store(sums_ptr + 2 * row + 1, tl.where(real, log_z, 0.0))
     tl.debug_barrier()  # the correct logit is read before it is overwritten
     for first in range(0, PIECES + 1, BLOCK):
         piece = first + tl.arange(0, BLOCK)
@@ -524,7 +523,7 @@ class CrossEntropy(torch.autograd.Function):
         total = embedding[:pad].sum(0)
         real = (targets != pad)[:, None]
         rows_grad, grad = torch.empty_like(rows), torch.zeros_like(embedding)
-        sums = torch.empty(len(rows), 3, dtype=torch.float32, device=rows.device)
+        sums = torch.empty(len(rows), 2, dtype=torch.float32, device=rows.device)
         # Rows begin at multiples of 32 bytes, so that a thread loads several logits at a time.
         stride = -(-len(matrix) // 16) * 16
         block = rows.new_empty(min(chunk, len(rows)), stride)[:, : len(matrix)]
@@ -543,13 +542,13 @@ class CrossEntropy(torch.autograd.Function):
                 num_stages=1,  # prefetching through shared memory costs more than it gains here
             )
             torch.mm(logits, matrix, out=rows_grad[part])
-            _add_product(grad, logits.T, rows[part])
+            add_product(grad, logits.T, rows[part])
         # What the constant part of the smoothed target adds, which the slopes leave out.
         rows_sum = torch.where(real, rows, 0.0).sum(0, dtype=torch.float32)
         rows_grad -= (real * (share * total)).to(rows.dtype)
         grad[:pad] -= share * rows_sum
         ctx.save_for_backward(rows_grad, grad)
-        negative_log_probs, log_z, _ = sums.sum(0)
+        negative_log_probs, log_z = sums.sum(0)
         constant = smoothing * log_z - share * (rows_sum @ total)
         return spike * negative_log_probs + constant
 
@@ -558,14 +557,6 @@ class CrossEntropy(torch.autograd.Function):
     def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         rows_grad, matrix_grad = ctx.saved_tensors  # type: ignore[attr-defined]
         return rows_grad * grad.to(rows_grad.dtype), matrix_grad * grad, None, None, None
-
-
-def _add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add a product of bfloat16 to a float32 sum, in the product itself."""
-    if into.is_cuda:
-        torch.addmm(into, left, right, out_dtype=into.dtype, out=into)
-    else:
-        into += left @ right
 
 
 @triton.jit(do_not_specialize=["rows", "stream"])

@@ -100,12 +100,12 @@ def train_step(
     process.all_reduce_gradients(model, loss_sum)
     grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     grad_norm = process.gather(torch.nn.utils.get_total_norm(grads))
+    # Both terms are the same on every rank, and so is this: ranks that disagreed on whether to skip
+    # would have different weights from here on.
     is_finite = torch.isfinite(grad_norm + loss_sum)
-    # The step's only device-to-host sync. Both terms are the same on every rank, and so is this:
-    # ranks that disagreed on whether to skip would have different weights from here on.
     if on_device := _skips_on_device(optimizers, is_finite):
         _update_weights(optimizers, rates, skip=~is_finite)  # while the GPU still computes
-    finite = bool(is_finite)
+    finite = bool(is_finite)  # the step's only device-to-host sync
     if finite and not on_device:
         _update_weights(optimizers, rates)
     if not finite:
