@@ -234,7 +234,7 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
         )
     if recipe.train.r_drop and not model.dropout:
         yield (
-            f"train.r_drop {recipe.train.r_drop} compares two readings that differ by dropout, "
+            f"train.r_drop {recipe.train.r_drop} compares two passes that differ by dropout, "
             f"and model.dropout is 0: raise the one or set the other to 0"
         )
     tokenizer = recipe.tokenizer

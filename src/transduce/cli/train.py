@@ -74,7 +74,7 @@ def train(
     corpus size and are printed to stderr; with settings but no RECIPE the base is tiny, or base for
     a large corpus.
 
-    Shipped recipes: tiny, base and big for your own corpus; multi30k, multi30k-tok, multi30k-fast,
+    Shipped recipes: tiny, base and big for your own corpus; multi30k, multi30k-{tok,fast,rdrop},
     tatoeba-en-de and wmt14-{base,big}-{de,fr} for those corpora; finetune; demo. OUT/recipe.toml
     holds all hyperparameters of a run, OUT/model the model.
     """

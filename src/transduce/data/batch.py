@@ -66,6 +66,17 @@ class Batch(NamedTuple):
             target_out=self.target_out.to(device, non_blocking=True),
         )
 
+    def repeat(self) -> "Batch":
+        """The same batch with every row twice: all rows, then all again."""
+        mask = self.source_mask
+        return Batch(
+            source=self.source.repeat(2, 1),
+            source_mask=None if mask is None else mask.repeat(2, 1, 1, 1),
+            target_in=self.target_in.repeat(2, 1),
+            target_out=self.target_out.repeat(2, 1),
+            target_tokens=2 * self.target_tokens,
+        )
+
 
 def pad_source(sources: Sequence[Ids], *, pad: int, eos: int) -> PaddedSource:
     """Append EOS to every source and pad. An empty source still holds EOS to attend to.

@@ -4,9 +4,8 @@ The smoothed target gives 1 - ε to the correct piece and spreads ε evenly over
 (the correct one among them, as torch does), which a model never has to predict.
 """
 
-import math
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -146,9 +145,6 @@ class _Chunked(torch.autograd.Function):
 
     The smoothed target is a constant plus one spike a row, so only the spike touches the logits;
     the constant's share of every sum comes from one vector, the sum of all piece embeddings.
-    PAD keeps its column, at -inf: without it rows would have an odd length, which slows a product.
-    All chunks share one block of memory; where logits are of lower precision, a second one holds
-    their float32 intermediates.
     """
 
     @staticmethod
@@ -159,35 +155,30 @@ class _Chunked(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        pieces, pad, size = embedding.to(rows.dtype), len(embedding) - 1, chunk_size(embedding)
-        exact = torch.promote_types(rows.dtype, torch.float32)
-        share, spike = smoothing / pad, 1.0 - smoothing
-        total = embedding[:pad].sum(0, dtype=exact)
+        chunks = _Chunks(rows, embedding)
+        share, spike = smoothing / (len(embedding) - 1), 1.0 - smoothing
         # Validation needs no gradients and does not pay for them.
         needs_grad = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         rows_grad = torch.empty_like(rows) if needs_grad else None
         pieces_grad = torch.zeros_like(embedding) if needs_grad else None
-        smoothed, plain, best = (rows.new_zeros((), dtype=exact) for _ in range(3))
-        # All chunks share this memory.
-        block = rows.new_empty(min(size, len(rows)), len(pieces))
-        differentiate = _InPlace(block, exact)
-        for start in range(0, len(rows), size):
-            part, correct = rows[start : start + size], targets[start : start + size, None]
-            logits = torch.mm(part, pieces.T, out=block[: len(part)])
-            slope, log_z, correct_logits, largest = differentiate(logits, correct, spike)
+        smoothed, plain, best = (rows.new_zeros((), dtype=chunks.exact) for _ in range(3))
+        for chunk in chunks.slices():
+            part, correct = rows[chunk], targets[chunk, None]
+            logits = chunks.logits(part)
+            largest, correct_logits = logits.amax(-1, keepdim=True), logits.gather(1, correct)
             best += (correct_logits >= largest).sum()
+            probs = torch.softmax(logits, -1, out=logits)
+            log_z = largest - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
             negative_log_probs = log_z - correct_logits
             plain += negative_log_probs.sum()
             # The mean of -log p over all pieces is log Z - mean logit.
             smoothed += spike * negative_log_probs.sum()
-            smoothed += smoothing * log_z.sum() - share * (part.to(exact) @ total).sum()
+            smoothed += smoothing * log_z.sum() - share * chunks.sum_of_logits(part)
             if rows_grad is not None and pieces_grad is not None:
-                torch.mm(slope, pieces, out=rows_grad[start : start + size])
-                add_product(pieces_grad, slope.T, part)
+                probs.scatter_add_(1, correct, probs.new_full(correct.shape, -spike))
+                chunks.add_gradients(probs, part, rows_grad[chunk], pieces_grad)
         if rows_grad is not None and pieces_grad is not None:
-            # The constant part of the target, which `slope` leaves out.
-            rows_grad -= share * total
-            pieces_grad[:pad] -= share * rows.sum(0, dtype=exact)
+            chunks.subtract_constant(share, rows, rows_grad, pieces_grad)
             ctx.save_for_backward(rows_grad, pieces_grad)
         ctx.mark_non_differentiable(plain, best)  # type: ignore[attr-defined]
         return smoothed, plain, best
@@ -201,43 +192,12 @@ class _Chunked(torch.autograd.Function):
         return rows_grad * grads[0], pieces_grad * grads[0], None, None
 
 
-class ChunkGradients(NamedTuple):
-    """What the loss needs of a chunk's logits; all but the slope in float32 or better."""
-
-    slope: Float[Tensor, "rows vocab"]
-    """p, less the spike of the correct piece, in the precision of the logits."""
-    log_z: Float[Tensor, "rows 1"]
-    correct_logits: Float[Tensor, "rows 1"]
-    largest: Float[Tensor, "rows 1"]
-    """The largest logit."""
-
-
-LogitGradients: TypeAlias = Callable[[Tensor, Tensor, float], ChunkGradients]
-"""Takes a chunk's logits, which it may overwrite, the correct ids (rows x 1), and the spike."""
-
-
-class _InPlace:
-    """Slopes overwrite probabilities, which overwrite logits."""
-
-    def __init__(self, block: Tensor, exact: torch.dtype) -> None:
-        """Allocate float32 memory for a chunk if its logits are of lower precision."""
-        self._wide = None if block.dtype == exact else torch.empty_like(block, dtype=exact)
-
-    def __call__(self, logits: Tensor, correct: Tensor, spike: float) -> ChunkGradients:
-        wide = logits if self._wide is None else self._wide[: len(logits)].copy_(logits)
-        wide[:, -1] = -math.inf  # PAD
-        largest, correct_logits = wide.amax(-1, keepdim=True), wide.gather(1, correct)
-        probs = torch.softmax(wide, -1, out=wide)
-        log_z = largest - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
-        probs.scatter_add_(1, correct, probs.new_full(correct.shape, -spike))
-        slope = logits if wide is logits else logits.copy_(probs)
-        return ChunkGradients(slope, log_z, correct_logits, largest)
-
-
 class _RDrop(torch.autograd.Function):
     """Forward computes the gradients too.
 
-    d KL(p ‖ q) / d logits of p = p (log p - log q - KL(p ‖ q)), and d KL(q ‖ p) = p - q.
+    With δ = logits of p - logits of q, which is log p - log q but for a constant a row, and E the
+    mean under a distribution, KL(p ‖ q) + KL(q ‖ p) = E_p δ - E_q δ. Its gradient with respect to
+    the logits of p is p (δ - E_p δ) + p - q, and for q the same with -δ.
     """
 
     @staticmethod
@@ -250,34 +210,41 @@ class _RDrop(torch.autograd.Function):
         smoothing: float,
         alpha: float,
     ) -> Tensor:
-        pieces = embedding[:-1].to(first.dtype)  # all but PAD
-        exact = torch.promote_types(first.dtype, torch.float32)
-        loss = first.new_zeros((), dtype=exact)
-        grads = [torch.empty_like(first), torch.empty_like(second)]
+        passes = [(first, torch.empty_like(first)), (second, torch.empty_like(second))]
         pieces_grad = torch.zeros_like(embedding)
-        size = chunk_size(embedding)
-        for start in range(0, len(first), size):
-            part, correct = slice(start, start + size), targets[start : start + size, None]
-            rows = [first[part], second[part]]
-            log_p, log_q = ((row @ pieces.T).log_softmax(-1, dtype=exact) for row in rows)
-            p, q, log_ratio = log_p.exp(), log_q.exp(), log_p - log_q
-            # Symmetric in p and q: one side after the other, each with its own gradient.
-            for row, own, own_log, other, own_log_ratio, grad in (
-                (rows[0], p, log_p, q, log_ratio, grads[0]),
-                (rows[1], q, log_q, p, -log_ratio, grads[1]),
+        chunks, others = _Chunks(first, embedding), _Chunks(first, embedding)
+        difference, product = (torch.empty_like(chunks.wide) for _ in range(2))
+        loss = first.new_zeros((), dtype=chunks.exact)
+        # Of α/4 (KL(p ‖ q) + KL(q ‖ p)) + CE / 2, CE split into a spike and a constant share.
+        weight, spike = alpha / 4, (1.0 - smoothing) / 2
+        share = smoothing / (2 * (len(embedding) - 1))
+        for chunk in chunks.slices():
+            correct = targets[chunk, None]
+            p, q = chunks.logits(first[chunk]), others.logits(second[chunk])
+            delta, slope = difference[: len(p)], product[: len(p)]
+            torch.sub(p, q, out=delta)
+            for (rows, _), logits in zip(passes, (p, q), strict=True):
+                largest, correct_logits = logits.amax(-1, keepdim=True), logits.gather(1, correct)
+                probs = torch.softmax(logits, -1, out=logits)
+                log_z = largest - probs.amax(-1, keepdim=True).log()
+                loss += spike * (log_z - correct_logits).sum() + smoothing / 2 * log_z.sum()
+                loss -= share * chunks.sum_of_logits(rows[chunk])
+            for (rows, rows_grad), own, other, sign in (
+                (passes[0], p, q, 1.0),
+                (passes[1], q, p, -1.0),
             ):
-                divergence = (own * own_log_ratio).sum(-1, keepdim=True)
-                spike = 1.0 - smoothing
-                cross = spike * own_log.gather(1, correct).sum()
-                cross = cross + smoothing * own_log.mean(-1).sum()
-                loss += alpha / 4 * divergence.sum() - cross / 2
-                slope = own / 2 + alpha / 4 * (own * (own_log_ratio - divergence) + own - other)
-                slope -= smoothing / (2 * len(pieces))  # the smoothed target's constant part
-                slope.scatter_add_(1, correct, slope.new_full(correct.shape, -spike / 2))
-                slope = slope.to(row.dtype)
-                torch.mm(slope, pieces, out=grad[part])
-                add_product(pieces_grad[:-1], slope.T, row)
-        ctx.save_for_backward(*grads, pieces_grad)
+                # slope = own (1/2 + α/4 (1 + δ - E δ)) - α/4 other, with -δ in the second pass.
+                mean = torch.mul(own, delta, out=slope).sum(-1, keepdim=True)
+                loss += sign * weight * mean.sum()
+                torch.add(
+                    0.5 + weight - sign * weight * mean, delta, alpha=sign * weight, out=slope
+                )
+                slope.mul_(own).sub_(other, alpha=weight)
+                slope.scatter_add_(1, correct, slope.new_full(correct.shape, -spike))
+                chunks.add_gradients(slope, rows[chunk], rows_grad[chunk], pieces_grad)
+        for rows, rows_grad in passes:
+            chunks.subtract_constant(share, rows, rows_grad, pieces_grad)
+        ctx.save_for_backward(*(rows_grad for _, rows_grad in passes), pieces_grad)
         return loss
 
     @staticmethod
@@ -287,6 +254,62 @@ class _RDrop(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         first, second, pieces = (saved * grads[0] for saved in ctx.saved_tensors)  # type: ignore[attr-defined]
         return first, second, pieces, None, None, None
+
+
+class _Chunks:
+    """Products with the output matrix for a chunk of rows; all chunks share the memory.
+
+    PAD keeps its column, as the lowest number: without it rows would have an odd length, which
+    slows a product. Where rows are of lower precision than float32, logits are copied to it.
+    """
+
+    def __init__(self, rows: Tensor, embedding: Tensor) -> None:
+        """Allocate the logits of one chunk."""
+        self.exact = torch.promote_types(rows.dtype, torch.float32)
+        """The precision of logits and sums."""
+        self._pieces, self._pad = embedding.to(rows.dtype), len(embedding) - 1
+        self._total = embedding[: self._pad].sum(0, dtype=self.exact)
+        self._rows, self._size = len(rows), chunk_size(embedding)
+        self._block = rows.new_empty(min(self._size, len(rows)), len(embedding))
+        self.wide = (
+            self._block
+            if rows.dtype == self.exact
+            else torch.empty_like(self._block, dtype=self.exact)
+        )
+        """The logits of the last chunk."""
+
+    def slices(self) -> Iterator[slice]:
+        """Yield the rows of each chunk."""
+        for start in range(0, self._rows, self._size):
+            yield slice(start, start + self._size)
+
+    def logits(self, part: Tensor) -> Tensor:
+        """Multiply some rows by the output matrix, into the shared memory."""
+        logits = torch.mm(part, self._pieces.T, out=self._block[: len(part)])
+        if self.wide is not self._block:
+            logits = self.wide[: len(part)].copy_(logits)
+        logits[:, -1] = torch.finfo(self.exact).min  # not -inf: R-Drop subtracts logits
+        return logits
+
+    def sum_of_logits(self, part: Tensor) -> Tensor:
+        """Sum the logits of some rows over all rows and pieces, without PAD."""
+        return (part.to(self.exact) @ self._total).sum()
+
+    def add_gradients(
+        self, slope: Tensor, part: Tensor, part_grad: Tensor, pieces_grad: Tensor
+    ) -> None:
+        """Write the gradient of some rows, and add that of the output matrix, given the logits'."""
+        if self.wide is not self._block:
+            slope = self._block[: len(part)].copy_(slope)
+        torch.mm(slope, self._pieces, out=part_grad)
+        add_product(pieces_grad, slope.T, part)
+
+    def subtract_constant(
+        self, share: float, rows: Tensor, rows_grad: Tensor, pieces_grad: Tensor
+    ) -> None:
+        """Subtract the gradient of `share` times the sum of all logits."""
+        rows_grad -= share * self._total
+        pieces_grad[: self._pad] -= share * rows.sum(0, dtype=self.exact)
 
 
 def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:

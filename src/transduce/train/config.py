@@ -77,8 +77,9 @@ class TrainConfig:
     what is validated and kept as the best. 0: none."""
 
     r_drop: float = 0.0
-    """α of R-Drop: two passes of each batch, with other dropout, are pulled together, which doubles
-    the cost of an update; its authors used 5 for translation. 0: one pass."""
+    """α of R-Drop: each batch is passed twice, with different dropout, and disagreement of the two
+    predictions is penalised; an update takes almost twice as long. Its authors used 5 for
+    translation. 0: one pass."""
 
     tune_length_penalty: bool = False
     """At the end, choose `search.alpha` on validation, if there are at least 100 pairs; the model

@@ -176,7 +176,8 @@ def _peak_bytes(model: Transformer, batch: Batch, loss: LossSettings) -> int:
         batch_loss(model, batch, loss=loss).backward()
         model.zero_grad(set_to_none=True)  # the second measurement must allocate them again
         return torch.cuda.max_memory_allocated(batch.source.device) - before
-    logits = 2 * chunk_size(model.embedding.weight) * model.config.vocab_size  # and their softmax
+    blocks = 4 if loss.r_drop else 2  # logits of each pass, and what is computed from them
+    logits = blocks * chunk_size(model.embedding.weight) * model.config.vocab_size
     fixed = sum(weight.numel() for weight in model.parameters()) + logits
     saved = _saved_bytes(model, lambda: batch_loss(model, batch, loss=loss))
     return round(_FRAGMENTATION * (saved + fixed * model.embedding.weight.element_size()))

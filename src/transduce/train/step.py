@@ -15,12 +15,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.io.machine import out_of_memory
-from transduce.model.loss import (
-    OutputProjectionInputs,
-    chunked_cross_entropy,
-    output_projection_inputs,
-    r_drop_loss,
-)
+from transduce.model.loss import chunked_cross_entropy, output_projection_inputs, r_drop_loss
 from transduce.model.transformer import Transformer
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.precision import Bf16Replica
@@ -130,16 +125,16 @@ def batch_loss(
         loss: what is minimised.
     """
 
-    def forward() -> OutputProjectionInputs:
-        return output_projection_inputs(
-            model, model.hidden_states(batch.source, batch.source_mask, batch.target_in)
-        )
-
-    (hidden, pieces), target_out = forward(), batch.target_out
+    inputs = batch.repeat() if loss.r_drop else batch  # two passes, which differ by dropout
+    hidden, pieces = output_projection_inputs(
+        model, model.hidden_states(inputs.source, inputs.source_mask, inputs.target_in)
+    )
+    target_out = batch.target_out
     if loss.r_drop:
+        first, second = hidden.chunk(2)
         return r_drop_loss(
-            hidden,
-            forward().hidden,  # a second pass, which differs by dropout
+            first,
+            second,
             pieces,
             target_out=target_out,
             smoothing=loss.smoothing,
