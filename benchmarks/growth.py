@@ -1,4 +1,4 @@
-"""Time and memory against sentence length and tokens per update.
+"""Time and memory against sentence length, tokens per update, model size and beam.
 
     .venv/bin/python benchmarks/growth.py
 
@@ -8,7 +8,10 @@ translations of 32 sentences, in sentences of 8 to 2,048 tokens; all lengths in 
 the turns (tasks longer than ten seconds run once). Memory: the peak of a subprocess that makes two
 updates; first against the tokens of an update, all in one micro-batch, with a least-squares line;
 then against the sentence length. One source of each batch is shorter, so that there is a mask, as
-in training. Writes benchmarks/results/growth/: record.json, growth.md and two plots. `--small`
+in training. Model size: updates and their peak with widths of 64 to 1,024, the shape otherwise
+tiny's (heads of 32). Beam: translations with beams of 1 to 64 in sentences of 32 tokens. How
+preparation grows with the corpus, to ten million pairs, is measured by `cluster.py prepare`.
+Writes benchmarks/results/growth/: record.json, growth.md and three plots. `--small`
 takes a minute and writes nothing; `--draw` redraws the plots of the record. Run nothing else at the
 same time.
 """
@@ -21,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +45,8 @@ from transduce.train.step import train_step
 SHAPE = ModelConfig(vocab_size=10_000, **PRESETS["tiny"])
 LENGTHS = [2**power for power in range(3, 12)]
 TOKENS = [2**power for power in range(9, 16)]
+WIDTHS = [2**power for power in range(6, 11)]
+BEAMS = [2**power for power in range(7)]
 UPDATE, LENGTH, ROWS = 4096, 32, 32
 """See `growth_page.Record`."""
 LONG_SECONDS = 10.0
@@ -55,7 +61,7 @@ def main() -> None:
         "--small", action="store_true", help="few and small measurements; write no record"
     )
     parser.add_argument("--draw", action="store_true", help="redraw the plots of the record")
-    parser.add_argument("--peak", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--peak", type=int, nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--turns", type=int, default=7)
     arguments = parser.parse_args()
     if arguments.peak:
@@ -65,9 +71,12 @@ def main() -> None:
         draw(json.loads((OUT / "record.json").read_text())["found"], OUT)
         return
     if arguments.small:
-        print(page(measure(lengths=LENGTHS[:6:2], tokens=TOKENS[:3], turns=2)))
+        small = {"widths": WIDTHS[:2], "beams": BEAMS[:2]}
+        print(page(measure(lengths=LENGTHS[:6:2], tokens=TOKENS[:3], **small, turns=2)))
         return
-    results = measure(lengths=LENGTHS, tokens=TOKENS, turns=arguments.turns)
+    results = measure(
+        lengths=LENGTHS, tokens=TOKENS, widths=WIDTHS, beams=BEAMS, turns=arguments.turns
+    )
     head = header("python benchmarks/growth.py", "matplotlib", "numpy")
     settings = {"threads": torch.get_num_threads(), "turns": arguments.turns}
     write("growth", {**head, **settings, "found": results})
@@ -76,12 +85,15 @@ def main() -> None:
     print(page(results))
 
 
-def measure(*, lengths: list[int], tokens: list[int], turns: int) -> Record:
+def measure(
+    *, lengths: list[int], tokens: list[int], widths: list[int], beams: list[int], turns: int
+) -> Record:
     """Measure memory in subprocesses, then times in this process."""
     tokens_mb = [measure_peak(many, LENGTH) for many in tokens]
     lengths_mb = [measure_peak(UPDATE, length) for length in lengths]
+    widths_mb = [measure_peak(UPDATE, LENGTH, width) for width in widths]
     keep_freed_memory()
-    model = create_model()
+    model, models = create_model(), [create_model(width) for width in widths]
     return Record(
         update=UPDATE,
         length=LENGTH,
@@ -93,6 +105,12 @@ def measure(*, lengths: list[int], tokens: list[int], turns: int) -> Record:
         tokens_mb=tokens_mb,
         lengths_mb=lengths_mb,
         line=fit(tokens, tokens_mb),
+        widths=widths,
+        parameters=[sum(weight.numel() for weight in sized.parameters()) for sized in models],
+        widths_us=time_in_turn([update_task(sized, LENGTH) for sized in models], turns),
+        widths_mb=widths_mb,
+        beams=beams,
+        beams_us=time_in_turn([search_task(model, LENGTH, beam) for beam in beams], turns // 2),
     )
 
 
@@ -128,15 +146,15 @@ def update_task(model: Transformer, length: int) -> Callable[[], int]:
     return run_update
 
 
-def search_task(model: Transformer, length: int) -> Callable[[], int]:
-    """Return a task: greedy translation of sentences of a length, as long as their sources."""
+def search_task(model: Transformer, length: int, beam: int = 1) -> Callable[[], int]:
+    """Return a task: translation of sentences of a length, as long as their sources."""
     engine = TorchEngine(model, pad=SHAPE.pad, eos=0, device="cpu")
     ids = np.random.default_rng(1).integers(3, SHAPE.pad, size=(ROWS, length - 1)).tolist()
     requests = [Request(tuple(row)) for row in ids]
     constraints = DecodingConstraints(min_length=length - 1, max_length=length)
 
     def run_search() -> int:
-        hypotheses = engine.search(requests, SearchConfig(beam=1), constraints)
+        hypotheses = engine.search(requests, SearchConfig(beam=beam), constraints)
         assert all(len(best.ids) >= length - 1 for best, *_ in hypotheses), (
             "translations have equal length"
         )
@@ -145,10 +163,11 @@ def search_task(model: Transformer, length: int) -> Callable[[], int]:
     return run_search
 
 
-def create_model() -> Transformer:
-    """Create the model, always with the same weights."""
+def create_model(width: int = SHAPE.d_model) -> Transformer:
+    """Create the model of a width, always with the same weights."""
     torch.manual_seed(0)
-    return Transformer(SHAPE)
+    scale, heads = SHAPE.d_ff // SHAPE.d_model, width // SHAPE.d_k
+    return Transformer(replace(SHAPE, d_model=width, d_ff=scale * width, heads=heads))
 
 
 def random_batch(tokens: int, length: int) -> Batch:
@@ -158,18 +177,18 @@ def random_batch(tokens: int, length: int) -> Batch:
     return collate([sources[0][:-1], *sources[1:]], list(targets), pad=SHAPE.pad, eos=0)
 
 
-def measure_peak(tokens: int, length: int) -> float:
+def measure_peak(tokens: int, length: int, width: int = SHAPE.d_model) -> float:
     """Measure the peak memory of a subprocess that makes updates of such sentences, in MB."""
-    command = [sys.executable, __file__, "--peak", str(tokens), str(length)]
+    command = [sys.executable, __file__, "--peak", str(tokens), str(length), str(width)]
     result = subprocess.run(command, check=True, capture_output=True, text=True)
-    print(f"memory: {tokens} tokens in sentences of {length}", file=sys.stderr)
+    print(f"memory: {tokens} tokens in sentences of {length}, width {width}", file=sys.stderr)
     return round(float(result.stdout) / 1e6, 1)
 
 
-def run_peak(tokens: int, length: int) -> int:
+def run_peak(tokens: int, length: int, width: int) -> int:
     """Return this process's peak memory in bytes after two updates; the first allocates Adam's."""
     keep_freed_memory()
-    model, batch = create_model(), random_batch(tokens, length)
+    model, batch = create_model(width), random_batch(tokens, length)
     optimizers = make_optimizers(model, TrainConfig())
     for _ in range(2):
         train_step(model, [batch], optimizers=optimizers, rates=[1e-4])

@@ -16,7 +16,7 @@ Line = dict[str, float]
 
 
 class Record(TypedDict):
-    """Measurements; lists correspond to `lengths` or `tokens` according to their names."""
+    """Measurements; each list of results follows the list that it belongs to."""
 
     update: int
     """Tokens of an update where the sentence length varies."""
@@ -25,12 +25,23 @@ class Record(TypedDict):
     rows: int
     """Sentences translated at once."""
     lengths: list[int]
-    tokens: list[int]
     train_us: list[float]
+    """Training, per token."""
     decode_us: list[float]
-    tokens_mb: list[float]
+    """Greedy translation, per token."""
     lengths_mb: list[float]
+    tokens: list[int]
+    tokens_mb: list[float]
     line: Line
+    widths: list[int]
+    parameters: list[int]
+    """Of the models of these widths."""
+    widths_us: list[float]
+    """Training, per token."""
+    widths_mb: list[float]
+    beams: list[int]
+    beams_us: list[float]
+    """Translation, per token of the best hypothesis."""
 
 
 def page(record: Record) -> str:
@@ -48,6 +59,17 @@ def page(record: Record) -> str:
         for tokens, megabytes in zip(record["tokens"], record["tokens_mb"], strict=True)
     ]
     head = "| pieces a sentence | training, µs a token | greedy, µs a token | training's peak, MB |"
+    width_rows = [
+        f"| {width:,} | {parameters / 1e6:.1f} | {train:,.0f} | {megabytes:,.0f} |"
+        for width, parameters, train, megabytes in zip(
+            *(record["widths"], record["parameters"], record["widths_us"], record["widths_mb"]),
+            strict=True,
+        )
+    ]
+    beam_rows = [
+        f"| {beam} | {time:,.0f} | {time / record['beams_us'][0]:.1f} |"
+        for beam, time in zip(record["beams"], record["beams_us"], strict=True)
+    ]
     return "\n".join(
         [
             *(head, "|--:|--:|--:|--:|", *rows, ""),
@@ -59,14 +81,21 @@ def page(record: Record) -> str:
             f"\n{1e3 * line['each']:.1f} kB a token and {line['always']:.0f} MB always; "
             f"R² {line['r_squared']:.4f}, no measurement is further than "
             f"{100 * line['furthest']:.1f} % from the line.\n",
+            *(
+                "| width | million parameters | training, µs a token | training's peak, MB |",
+                "|--:|--:|--:|--:|",
+                *(*width_rows, ""),
+            ),
+            *("| beam | µs a token | times greedy search |", "|--:|--:|--:|", *beam_rows, ""),
         ]
     )
 
 
 def draw(record: Record, out: Path) -> None:
-    """Draw a plot of time and a plot of memory."""
+    """Draw a plot of time, one of memory, and one of model size and beam."""
     save_plot(out, "time", lambda figure, ink: draw_time(record, figure))
     save_plot(out, "memory", lambda figure, ink: draw_memory(record, figure, ink), height=3.6)
+    save_plot(out, "size", lambda figure, ink: draw_size(record, figure, ink), height=3.6)
 
 
 def draw_time(record: Record, figure: "Figure") -> None:
@@ -111,6 +140,24 @@ def draw_memory(record: Record, figure: "Figure", ink: Ink) -> None:
     right.plot(record["lengths"], record["lengths_mb"], color=ink.lines[1], marker="s")
     set_power_axis(right, record["lengths"])
     right.set(xlabel=f"pieces a sentence, {record['update']:,} tokens")
+
+
+def draw_size(record: Record, figure: "Figure", ink: Ink) -> None:
+    """Plot training's time against parameters, and translation's against the beam."""
+    left, right = figure.subplots(1, 2)
+    millions = [parameters / 1e6 for parameters in record["parameters"]]
+    left.plot(millions, record["widths_us"], color=ink.lines[0], marker="o")
+    left.set(xlabel="million parameters", ylabel="training, µs a token", xscale="log", yscale="log")
+    ticks = [1, 3, 10, 30, 100]
+    left.set_xticks(ticks, [str(tick) for tick in ticks])
+    right.plot(record["beams"], record["beams_us"], color=ink.lines[1], marker="s")
+    right.set(xlabel="beam", ylabel="translation, µs a token", yscale="log")
+    set_power_axis(right, record["beams"])
+    for axes, times in ((left, record["widths_us"]), (right, record["beams_us"])):
+        marks = [first * ten for ten in (10, 100, 1000, 10_000) for first in (1, 2, 5)]
+        axes.set_yticks(marks, [f"{mark:,}" for mark in marks])
+        axes.set_ylim(0.7 * min(times), 1.5 * max(times))
+        axes.minorticks_off()
 
 
 def set_power_axis(axes: "Axes", ticks: Sequence[int]) -> None:

@@ -309,10 +309,10 @@ class Tokenizer:
         return [self._names[i] for i in self._checked(ids)]
 
     def _checked(self, ids: Iterable[int]) -> list[int]:
-        known = [int(i) for i in ids]  # the library rejects NumPy integers
-        for i in known:
-            if not 0 <= i < self.vocab_size:
-                raise ValueError(f"id {i} is not in the vocabulary of {self.vocab_size} pieces")
+        known, size = list(map(int, ids)), self.vocab_size  # the library rejects NumPy integers
+        if known and not (min(known) >= 0 and max(known) < size):
+            outside = next(i for i in known if not 0 <= i < size)
+            raise ValueError(f"id {outside} is not in the vocabulary of {size} pieces")
         return known
 
 

@@ -32,7 +32,6 @@ from transduce.inference.repetition import (
 )
 from transduce.io.machine import TORCH_HINT, has_torch
 from transduce.model.numpy_transformer import TransformerWeights
-from transduce.model.trace import trace
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
 from transduce.search.interruption import interruption_point
@@ -371,24 +370,41 @@ class Searcher:
         retries = {r: searched[r] for r in flags if not is_noise(source_pieces(r.source))}
         if not retries or constraints is None:
             return
-        options = replace(options, constraints=constraints)
+        options = replace(options, extras=replace(options.extras, token_scores=True))
+        blocking = replace(options, constraints=constraints)
         try:
-            engine = self._select_engine(list(retries.values()), options)
+            engine = self._select_engine(list(retries.values()), blocking)
         except ValueError:  # no engine blocks repetition: the flag remains
             return
-        for request, second in self._run(retries, options, engine=engine).items():
-            first = self._novel_log_prob(request, hypotheses[request][0])
-            loss = first - self._novel_log_prob(request, second[0])
+        seconds = {
+            request: second
+            for request, second in self._run(retries, blocking, engine=engine).items()
+            if is_improvement(source_pieces(request.source), pieces(second[0].ids), loss=0.0)
+        }
+        firsts = {request: hypotheses[request][0] for request in seconds}
+        log_probs = self._token_scores(firsts, self._select_engine([*retries.values()], options))
+        for request, second in seconds.items():
+            first = novel_log_prob(firsts[request].ids, log_probs[request])
+            loss = first - novel_log_prob(second[0].ids, second[0].log_probs)
             if is_improvement(source_pieces(request.source), pieces(second[0].ids), loss=loss):
                 hypotheses[request] = second
                 result.retried.add(request)
 
-    def _novel_log_prob(self, request: Request, hypothesis: Hypothesis) -> float:
-        ids, log_probs = hypothesis.ids, hypothesis.log_probs
-        if len(log_probs) < len(ids):  # without token scores
-            source = [*request.source, Tokenizer.EOS]
-            log_probs = trace(self.model, source, ids).log_probs.tolist()
-        return novel_log_prob(ids, log_probs)
+    def _token_scores(
+        self, hypotheses: Mapping[Request, Hypothesis], engine: Engine
+    ) -> dict[Request, tuple[float, ...]]:
+        """Return the log-probability of each piece, scored where a search has left it out."""
+        scores = {request: best.log_probs for request, best in hypotheses.items()}
+        unscored = [request for request, values in scores.items() if not values]
+        if not unscored:
+            return scores
+        pairs = [
+            (request.source, [id for id in hypotheses[request].ids if id != Tokenizer.EOS])
+            for request in unscored
+        ]
+        for request, values in zip(unscored, engine.score(pairs), strict=True):
+            scores[request] = values[: len(hypotheses[request].ids)]  # it may lack EOS
+        return scores
 
     def _place_terms(
         self, hypotheses: dict[Request, list[Hypothesis]], terms: Terms, options: DecodeOptions

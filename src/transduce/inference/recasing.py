@@ -65,8 +65,10 @@ def recase(text: str, tokenizer: Tokenizer, *, terms: tuple[Term, ...] = ()) -> 
     """
     text = tidy(text)
     blocks = text.split()
+    if len(text) > _MAX_LENGTH or 2 * sum(map(str.isupper, text)) < len(blocks):  # most sentences
+        return Recasing(text)
     capitals = sum(block.lstrip(_OPENING)[:1].isupper() for block in blocks)
-    if 2 * capitals < len(blocks) or len(text) > _MAX_LENGTH:  # most sentences
+    if 2 * capitals < len(blocks):
         return Recasing(text)
     matched = match_terms(text, terms)
     phrases, words = [tidy(term.source) for term in matched], list[str]()

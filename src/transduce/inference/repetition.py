@@ -42,6 +42,13 @@ def detect_repetition(source: Sequence[str], target: Sequence[str]) -> str:
     'repetition ("Hund und" ×3)'
     """
     source, target = ([piece for piece in side if piece != _EOS] for side in (source, target))
+    too_long = (
+        f"too long ({len(target)} pieces for a source of {len(source)})"
+        if len(target) > _MAX_RATIO * len(source) + _MAX_EXTRA
+        else ""
+    )
+    if max(Counter(target).values(), default=0) < min(_MIN_RUNS, _SCATTERED_TIMES):
+        return too_long  # no piece occurs as often as those of a loop do: the usual case
     for size in _sizes(target):
         times, start = _longest_run(target, size)
         n_gram = target[start : start + size]
@@ -50,9 +57,7 @@ def detect_repetition(source: Sequence[str], target: Sequence[str]) -> str:
     times, n_gram = _most_anywhere(target)
     if times >= max(_SCATTERED_TIMES, _MARGIN + _most_anywhere(source)[0]) and _has_letters(n_gram):
         return f'repetition ("{_text(n_gram)}" ×{times}, not in a row)'
-    if len(target) > _MAX_RATIO * len(source) + _MAX_EXTRA:
-        return f"too long ({len(target)} pieces for a source of {len(source)})"
-    return ""
+    return too_long
 
 
 def is_noise(source: Sequence[str]) -> bool:

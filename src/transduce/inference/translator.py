@@ -420,6 +420,8 @@ class Translator:
         run = partial(self._translate, options=options, nbest=nbest)
         translations = run(source_texts, masked, prefixes, first_line=first_line, progress=progress)
         lost = [index for index, translation in enumerate(translations) if translation is None]
+        if not lost:
+            return [translation for translation in translations if translation is not None]
         texts = [source_texts[index] for index in lost]
         plain = [MaskedText(text, {}) for text in texts]
         retranslated = iter(run(texts, plain, [prefixes[index] for index in lost]))

@@ -30,6 +30,7 @@ class Scripted:
         self.batches: list[list[Request]] = []
         self.constraints: list[DecodingConstraints] = []
         self.token_scores: list[bool] = []
+        self.scored: list[tuple[int, ...]] = []
         self._say, self._refuse, self._gap = say, refuse, gap
 
     def unsupported_reason(
@@ -57,6 +58,12 @@ class Scripted:
             ]
             for request in requests
         ]
+
+    def score(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> list[tuple[float, ...]]:
+        self.scored += [tuple(target) for _, target in pairs]
+        return [(-0.5,) * (len(target) + 1) for _, target in pairs]
 
 
 def constant(tokenizer: Tokenizer, *texts: str) -> Say:

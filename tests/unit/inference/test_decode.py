@@ -112,23 +112,32 @@ def test_a_second_try_is_taken_unless_it_is_far_less_probable_per_piece(
     assert (result.flags, result.retried) == ({request_: LOOP}, {request_} if taken else set())
 
 
-def test_without_token_scores_the_model_gives_them(
-    untrained: Transformer,
-    tokenizer: Tokenizer,
-    request_: Request,
-    torch_engine: TorchEngine,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_loop_is_scored_where_the_search_has_left_that_out(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[tuple[Sequence[int], Sequence[float]]] = []
     monkeypatch.setattr(decode, "novel_log_prob", lambda *given: seen.append(given) or 0.0)
     how = replace(HOW, extras=Extras(token_scores=False))
+    engine = looping(tokenizer, second="ein Buch")
 
-    searched([looping(tokenizer, second="ein Buch")], tokenizer, request_, model=untrained, how=how)
+    searched([engine], tokenizer, request_, model=untrained, how=how)
 
-    for ids, log_probs in seen:
-        (expected,) = torch_engine.score([(request_.source, ids[:-1])])
-        assert log_probs == pytest.approx(expected, abs=1e-4)
-    assert len(seen) == 2
+    (loop, loop_scores), (second, second_scores) = seen
+    assert engine.scored == [tuple(loop[:-1])]
+    assert loop_scores == (-0.5,) * len(loop)
+    assert engine.token_scores == [False, True]
+    assert len(second_scores) == len(second)
+
+
+def test_a_retry_that_loops_too_is_not_scored(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request
+):
+    engine = looping(tokenizer, second="Buch Buch Buch Buch Buch Buch")
+    how = replace(HOW, extras=Extras(token_scores=False))
+
+    searched([engine], tokenizer, request_, model=untrained, how=how)
+
+    assert engine.scored == []
 
 
 def test_a_loop_is_left_alone_where_that_is_asked(

@@ -57,6 +57,7 @@ from transduce.inference.engines.ct2_runtime import (
     load_or_measure_plans,
     resolve_compute_types,
 )
+from transduce.inference.engines.interface import IdPair
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty, rank
 
@@ -213,6 +214,11 @@ class Ct2Engine:
             [best for best in hypotheses if best.log_prob > _IMPOSSIBLE] for hypotheses in rescored
         ]
         return [rank(hypotheses, beam=config.beam, constrained=False) for hypotheses in valid]
+
+    def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
+        """Return the log-probability of each piece of each target and of its EOS."""
+        ended = [(tuple(source), (*target, Tokenizer.EOS)) for source, target in pairs]
+        return self._model(self.plans.throughput).score(ended)
 
     def _limits(
         self, requests: Sequence[Request], config: SearchConfig, constraints: DecodingConstraints

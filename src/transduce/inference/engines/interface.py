@@ -68,22 +68,22 @@ class Engine(Protocol):
         """
         ...
 
-
-@runtime_checkable
-class ScoringEngine(Engine, Protocol):
-    """An engine that also scores given translations and ranks next pieces."""
-
-    @property
-    def longest(self) -> int:
-        """Maximum pieces of a side, EOS included."""
-        ...
-
     def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
         """Return the log-probability of each piece of each target and of its EOS.
 
         Raises:
             ValueError: if a side exceeds the model's positions.
         """
+        ...
+
+
+@runtime_checkable
+class ScoringEngine(Engine, Protocol):
+    """An engine that also ranks next pieces, and scores in the model's own precision."""
+
+    @property
+    def longest(self) -> int:
+        """Maximum pieces of a side, EOS included."""
         ...
 
     def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
