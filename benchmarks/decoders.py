@@ -25,6 +25,8 @@ CT2_BATCHES = (16, 32, 64, 128, 256)
 """Batch sizes that are tried for CTranslate2."""
 
 SHORTLIST = "ours, int8, shortlist"
+STUDENT, STUDENT_SHORTLIST = "student, int8", "student, int8, shortlist"
+BEST = "CTranslate2 at its best"
 
 Ids = Sequence[int]
 
@@ -55,6 +57,9 @@ class Task:
     shortlist: Path | None = None
     """Lexical shortlist for the system that uses one, which is left out without."""
 
+    student: Bundle | None = None
+    """Distilled model with the same vocabulary, for the systems that use one."""
+
     random: bool = False
     """Whether weights are random: no translation ends, so all have the sources' mean length."""
 
@@ -75,17 +80,19 @@ def transduce_system(
     engine: Literal["torch", "ctranslate2"],
     kind: str = "float32",
     shortlist: bool = False,
+    student: bool = False,
 ) -> System:
     """Load an engine of transduce; CTranslate2 forms batches itself and gets all sentences."""
-    cache = Cache(task.folder / "cache")
+    cache, bundle = Cache(task.folder / "cache"), task.student if student else task.bundle
+    assert bundle is not None, "a student is timed where there is one"
     if engine == "torch":
         enable_worker_processes()  # as `transduce translate` does
-        (loaded,) = select_engines(task.bundle, engine=engine, compute_type=kind).engines
+        (loaded,) = select_engines(bundle, engine=engine, compute_type=kind).engines
         setup = f"a batch of {BATCH} on each of {loaded.preferred_batches} cores"
         chunk = BATCH * loaded.preferred_batches
     else:
         (loaded,) = select_engines(
-            task.bundle,
+            bundle,
             engine=engine,
             compute_type=kind,
             cache=cache,
@@ -98,7 +105,7 @@ def transduce_system(
     )
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
-        config = replace(task.bundle.search, beam=beam)
+        config = replace(bundle.search, beam=beam)
 
         def translate_batch(batch: Sequence[Ids]) -> list[list[int]]:
             requests = [Request(tuple(source)) for source in batch]
@@ -122,13 +129,15 @@ class Ct2Setting(NamedTuple):
         return f"{self.workers} x {self.threads} threads, batches of {self.batch}"
 
 
-def ctranslate2_system(task: Task, *, tuned: bool) -> System:
+def ctranslate2_system(task: Task, *, tuned: bool, kind: str = "default") -> System:
     """Load CTranslate2 with the settings that are fastest on these sentences, or its defaults.
 
     Tuned, one sentence is translated by one thread.
     """
     write_ctranslate2(task.bundle, task.folder / "ctranslate2")
-    load = partial(ctranslate2.Translator, str(task.folder / "ctranslate2"), device="cpu")
+    load = partial(
+        ctranslate2.Translator, str(task.folder / "ctranslate2"), device="cpu", compute_type=kind
+    )
     pieces = vocabulary(task.bundle.tokenizer)
     ids = {piece: number for number, piece in enumerate(pieces)}
     limits = {"max_decoding_length": task.longest}
@@ -251,7 +260,12 @@ SYSTEMS: Mapping[str, Callable[[Task], System]] = {
     "ours, ctranslate2": partial(transduce_system, engine="ctranslate2"),
     "ours, int8": partial(transduce_system, engine="ctranslate2", kind="int8"),
     SHORTLIST: partial(transduce_system, engine="ctranslate2", kind="int8", shortlist=True),
-    "CTranslate2 at its best": partial(ctranslate2_system, tuned=True),
+    STUDENT: partial(transduce_system, engine="ctranslate2", kind="int8", student=True),
+    STUDENT_SHORTLIST: partial(
+        transduce_system, engine="ctranslate2", kind="int8", shortlist=True, student=True
+    ),
+    BEST: partial(ctranslate2_system, tuned=True),
+    "CTranslate2 int8": partial(ctranslate2_system, tuned=True, kind="int8"),
     "CTranslate2 as it comes": partial(ctranslate2_system, tuned=False),
     "Hugging Face": huggingface_system,
     "Hugging Face bfloat16": partial(huggingface_system, dtype=torch.bfloat16),

@@ -4,17 +4,20 @@
 
 All systems translate the same tokenized sentences, greedily and with a beam of 5 (transduce with
 the model's length penalty), in turn and several times, each in its own process; reported are
-medians. T is the given bundle; S is the paper's base model with the bundle's vocabulary and random
-weights. Prints a table per shape and writes benchmarks/results/decoding/record.json. Run nothing
-else at the same time.
+medians. Systems in bfloat16 are left out on a processor without units for it. T is the given
+bundle; S is the paper's base model with the bundle's vocabulary and random weights. Prints a table
+per shape and writes benchmarks/results/decoding/record.json, or another folder's (`--record`). Run
+nothing else at the same time.
 
 ours, torch               `--engine torch`, a batch of 64 on each core
 ours, torch bfloat16      the same with `--compute-type bfloat16`
 ours, ctranslate2         as `--engine auto` chooses: float32, workers and threads by measurement
 ours, int8                the same with `--compute-type int8`
 ours, int8, shortlist     also with `--shortlist`, if the benchmark is given one
+student, int8             the same two for a distilled model, if the benchmark is given one
 CTranslate2 at its best   the converted model; threads, workers and `max_batch_size` by the same
                           measurement; one thread for one sentence
+CTranslate2 int8          the same, with `compute_type="int8"`
 CTranslate2 as it comes   the same with its defaults
 Hugging Face              `generate`, batches of 64. Where Marian and Pegasus cannot express the
                           model, weights are random and translations have the sources' mean length
@@ -22,7 +25,8 @@ Hugging Face bfloat16     the same model, `.to(torch.bfloat16)`
 
 Throughput is measured on all sentences at once, latency on single sentences. The share relates
 `flops` of the translations to the fastest product of 2,048 x 2,048 matrices in the same precision,
-measured first.
+measured first. BLEU has the difference from CTranslate2 at its best with the same beam, and from it
+with a beam of 5, each with the p-value of a paired bootstrap.
 """
 
 import argparse
@@ -36,15 +40,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import sacrebleu
 import torch
-from decoders import BATCH, BEAMS, SHORTLIST, SYSTEMS, Ids, Task, run_system
+from decoders import (
+    BATCH,
+    BEAMS,
+    BEST,
+    SHORTLIST,
+    STUDENT,
+    STUDENT_SHORTLIST,
+    SYSTEMS,
+    Ids,
+    Task,
+    run_system,
+)
 from peers.shapes import SHAPES
 from record import ROOT, header, read_lines, write
 
 from transduce.bundle.bundle import Bundle
+from transduce.evaluation.significance import System, compare_systems
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
+from transduce.train.precision import bfloat16_units
 
 CEILINGS = {"ours, torch": "float32", "ours, torch bfloat16": "bfloat16"}
 """Systems whose share of a ceiling is reported, and the ceiling's precision."""
@@ -72,6 +88,7 @@ def main() -> None:
             ceilings=ceilings,
             tokenize=arguments.tokenize,
             shortlist=arguments.shortlist if is_bundle else None,
+            student=Bundle.load(arguments.student) if is_bundle and arguments.student else None,
         )
         print(
             f"\n{name}: {shapes[name]['model']}\n{format_table(shapes[name]['rows'])}", flush=True
@@ -81,7 +98,9 @@ def main() -> None:
         hide = {arguments.model: "MODEL", arguments.source: "SOURCES", arguments.target: "TARGETS"}
         if arguments.shortlist:
             hide[str(arguments.shortlist)] = "SHORTLIST"
-        write("decoding", {**head, "ceiling_gflops": ceilings, "shapes": shapes}, hide=hide)
+        if arguments.student:
+            hide[arguments.student] = "STUDENT"
+        write(arguments.record, {**head, "ceiling_gflops": ceilings, "shapes": shapes}, hide=hide)
 
 
 def parse() -> argparse.Namespace:
@@ -104,6 +123,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--shortlist", type=Path, help="vmap.txt of `transduce export --to ctranslate2 --shortlist`"
     )
+    parser.add_argument("--student", help="a model of `transduce distill` with this vocabulary")
+    parser.add_argument("--record", default="decoding", help="folder below results")
     parser.add_argument("--dry", action="store_true", help="write no record")
     return parser.parse_args()
 
@@ -134,13 +155,18 @@ def measure_shape(
     ceilings: Mapping[str, float],
     tokenize: str,
     shortlist: Path | None,
+    student: Bundle | None,
 ) -> Row:
     """Measure all systems on a model; without references its weights are random."""
     single, rounds = counts
+    left_out = {SHORTLIST, STUDENT_SHORTLIST} if shortlist is None else set[str]()
+    left_out |= {STUDENT, STUDENT_SHORTLIST} if student is None else set[str]()
+    if not bfloat16_units(torch.device("cpu")):
+        left_out |= {name for name in SYSTEMS if "bfloat16" in name}
     with tempfile.TemporaryDirectory() as folder:
         systems: dict[str, SystemProcess] = {}
         for name in SYSTEMS:
-            if name == SHORTLIST and shortlist is None:
+            if name in left_out:
                 continue
             system_folder = Path(folder) / name
             system_folder.mkdir()
@@ -149,6 +175,7 @@ def measure_shape(
                 sources=sources,
                 folder=system_folder,
                 shortlist=shortlist,
+                student=student,
                 random=references is None,
             )
             systems[name] = SystemProcess(name, task)
@@ -157,8 +184,11 @@ def measure_shape(
         ]
         for system in systems.values():
             system.stop()
+    if references is not None:
+        score_rows(rows, references, bundle, tokenize=tokenize)
     for row in rows:
-        outputs, same_weights = row.pop("outputs"), row.pop("same_weights")
+        outputs = row.pop("outputs")
+        del row["same_weights"]
         if row["system"] in CEILINGS:
             work = 1e-9 * sum(
                 flops(bundle.model.config, len(source) + 1, len(output), row["beam"])
@@ -166,10 +196,6 @@ def measure_shape(
             )
             rate = work / len(sources) * row["sentences_a_second"]
             row["share_of_ceiling"] = round(rate / ceilings[CEILINGS[row["system"]]], 3)
-        if references is not None and same_weights:
-            texts = [bundle.tokenizer.decode(ids) for ids in outputs]
-            score = sacrebleu.corpus_bleu(texts, [references], tokenize=tokenize, force=True)
-            row["bleu"] = round(score.score, 2)
         row["pieces_generated"] = round(statistics.mean(map(len, outputs)), 1)
     names = ("vocab_size", "encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "norm")
     return {
@@ -181,6 +207,47 @@ def measure_shape(
         "systems": {name: system.setup for name, system in systems.items()},
         "rows": rows,
     }
+
+
+def score_rows(
+    rows: Sequence[Row], references: Sequence[str], bundle: Bundle, *, tokenize: str
+) -> None:
+    """Add BLEU, and its differences from CTranslate2 at its best, to the rows that have the model.
+
+    Args:
+        rows: of both beams, with the translations.
+        references: of all sentences.
+        bundle: for its vocabulary and target language.
+        tokenize: BLEU's tokenizer.
+    """
+    texts = {
+        (row["system"], row["beam"]): [bundle.tokenizer.decode(ids) for ids in row["outputs"]]
+        for row in rows
+        if row["same_weights"]
+    }
+    names = {key: f"{key[0]}, beam {key[1]}" for key in texts}
+    for beam in BEAMS:
+        baseline = (BEST, beam)
+        others = [
+            key for key in texts if key != baseline and (key[1] == beam or beam == max(BEAMS))
+        ]
+        systems = [System(names[key], texts[key]) for key in (baseline, *others)]
+        table = compare_systems(
+            systems,
+            references,
+            metrics=["bleu"],
+            language=bundle.languages.target,
+            tokenize=tokenize,
+        ).metrics[0]
+        values = dict(zip((baseline, *others), table.systems, strict=True))
+        for row in rows:
+            if (result := values.get((row["system"], row["beam"]))) is None:
+                continue
+            row["bleu"] = round(result.value, 2)
+            if result.p is not None:
+                difference = round(result.value - values[baseline].value, 2)
+                suffix = "" if row["beam"] == beam else f"_beam_{beam}"
+                row[f"bleu_difference{suffix}"], row[f"p{suffix}"] = difference, result.p
 
 
 class SystemProcess:

@@ -9,12 +9,12 @@ layers, products     linear maps, forward and backward
 loss, products       logits, and the gradients of hidden states and output matrix
 loss, rest           softmax, sums, the labels' share
 attention            products of queries, keys and values; softmax; torch's fused kernel
-dropout              random numbers, masks, multiplications
+dropout, scaling     random numbers, masks, multiplications
 norms, activation    layer normalisation, ReLU, and their gradients
 copies               heads brought into contiguous memory and back
+sums, embedding      residual connections, sums of gradients, rows of the embedding
 optimizer            Adam, gradient norm
-other operators      residual sums, embedding, zeros
-Python, dispatch     the rest of the update's time
+calls                views, allocation, zeros, Python: the rest of the update's time
 
 Floating-point operations and bytes are counted operator by operator in one more update: those of
 products as two per multiplication, bytes as what the other operators read and write. The limits
@@ -29,7 +29,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -54,15 +53,26 @@ PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "addmm_": 1, "baddbmm": 1, "baddbmm_"
 
 GROUPS = {
     "layers, products": ("mm", "addmm", "addmm_", "linear", "mkldnn_linear"),
-    "attention": ("bmm", "baddbmm", "_softmax", "_softmax_backward_data", "triu_", "masked_fill_"),
-    "dropout": ("random_", "clamp_", "sub_", "mul_"),
-    "norms, activation": (
-        *("native_layer_norm", "native_layer_norm_backward", "clamp_min"),
-        *("threshold_backward", "relu"),
+    "attention": (
+        *("bmm", "baddbmm", "_softmax", "_softmax_backward_data", "triu_", "masked_fill_"),
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
     ),
-    "copies": ("copy_", "clone", "contiguous"),
+    "dropout, scaling": ("random_", "clamp_", "sub_", "mul_", "mul"),
+    "norms, activation": (
+        *("native_layer_norm", "native_layer_norm_backward"),
+        *("clamp_min", "threshold_backward"),
+    ),
+    "copies": ("copy_",),
+    "sums, embedding": (
+        *("add", "add_", "sum", "index_select", "embedding_dense_backward", "_index_put_impl_"),
+        "index",
+    ),
     "optimizer": ("_fused_adamw_", "linalg_vector_norm"),
 }
+"""Operators of each group."""
+
+CALLS = "calls"
 UPDATES, WARM = {"T": 12, "S": 3}, {"T": 6, "S": 1}
 
 
@@ -144,7 +154,7 @@ def profile_updates(
     groups = group_seconds(profiler.events() or [])
     for name in groups:
         groups[name] /= len(timed)
-    groups["Python, dispatch"] = max(0.0, statistics.mean(seconds) - sum(groups.values()))
+    groups[CALLS] = max(0.0, statistics.mean(seconds) - sum(groups.values()))
     with CountOperations() as counter:
         for batch in timed:
             update(batch)
@@ -181,16 +191,16 @@ def group_seconds(events: Sequence[FunctionEvent]) -> dict[str, float]:
     """Sum the time of operators, without that of operators they call, by group."""
     names = {operator: group for group, operators in GROUPS.items() for operator in operators}
     groups = dict.fromkeys(("layers, products", "loss, products", "loss, rest", *GROUPS), 0.0)
-    groups["other operators"] = 0.0
     for event in events:
         operator = event.name.removeprefix("aten::")
-        group = names.get(operator, "other operators")
+        group = names.get(operator, CALLS)
         callers = set(ancestors(event))
         if "_Chunked" in callers:
             group = "loss, products" if operator in PRODUCTS else "loss, rest"
         elif any(name.startswith("Optimizer.") for name in callers):
             group = "optimizer"
-        groups[group] += 1e-6 * event.self_cpu_time_total
+        if group != CALLS:
+            groups[group] += 1e-6 * event.self_cpu_time_total
     return groups
 
 
@@ -208,12 +218,10 @@ class CountOperations(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.flops = self.bytes = 0
-        self.operators: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        self.operators[name] += 1
         if (first := PRODUCTS.get(name)) is not None:
             left, right = args[first], args[first + 1]
             self.flops += 2 * left.numel() * right.size(-1)
