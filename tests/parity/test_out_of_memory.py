@@ -45,11 +45,12 @@ def made_update(
 def test_gradients_are_as_if_memory_had_never_run_out(tiny: Transformer, room: int, r_drop: float):
     tiny.double()
     uninterrupted, expected = made_update(copy.deepcopy(tiny), r_drop=r_drop)
-    passes = bound_memory(tiny, room)
+    times = 2 if r_drop else 1  # R-Drop passes every row twice
+    passes = bound_memory(tiny, times * room)
 
     done, gradients = made_update(tiny, r_drop=r_drop)
 
-    assert max(passes) == WHOLE
+    assert max(passes) == times * WHOLE
     torch.testing.assert_close(done.loss_sum, uninterrupted.loss_sum, rtol=0, atol=1e-12)
     assert done.tokens == uninterrupted.tokens
     for gradient, expected_gradient in zip(gradients, expected, strict=True):
