@@ -17,7 +17,7 @@ optimizer            Adam, gradient norm
 calls                views, allocation, zeros, Python: the rest of the update's time
 
 Floating-point operations and bytes are counted operator by operator in one more update: those of
-products as two per multiplication, bytes as what the other operators read and write. The limits
+products with weights as two per multiplication, bytes as what the other operators read and write. The limits
 are the fastest product of two 2,048 x 2,048 matrices, and the fastest copy of 256 MB between
 arrays, measured first. Writes benchmarks/results/roofline/record.json. Run nothing else meanwhile.
 """
@@ -48,8 +48,8 @@ sys.path.insert(0, str(PROGRAMS))  # as the peers' programs see each other
 import bench_transduce
 import loop
 
-PRODUCTS = {"mm": 0, "bmm": 0, "addmm": 1, "addmm_": 1, "baddbmm": 1, "baddbmm_": 1}
-"""Operators that multiply matrices, and the position of their first factor."""
+PRODUCTS = {"mm": 0, "addmm": 1, "addmm_": 1}
+"""Operators that multiply by weights or for their gradients, and their first factor's position."""
 
 GROUPS = {
     "layers, products": ("mm", "addmm", "addmm_", "linear", "mkldnn_linear"),
@@ -80,9 +80,9 @@ class Count(NamedTuple):
     """The arithmetic and the memory traffic of one update."""
 
     product_flops: int
-    """Operations of products, padding and attention included."""
+    """Operations of products with weights, padding included."""
     other_bytes: int
-    """What operators other than products read and write."""
+    """What all other operators read and write."""
 
 
 def main() -> None:
