@@ -16,9 +16,9 @@ sums, embedding      residual connections, sums of gradients, rows of the embedd
 optimizer            Adam, gradient norm
 calls                views, allocation, zeros, Python: the rest of the update's time
 
-Floating-point operations and bytes are counted operator by operator in one more update: those of
-products with weights as two per multiplication, bytes as what the other operators read and write. The limits
-are the fastest product of two 2,048 x 2,048 matrices, and the fastest copy of 256 MB between
+Floating-point operations and bytes are counted operator by operator in one more update: two for
+each multiplication of the products with weights, and what all other operators read and write. The
+limits are the fastest product of two 2,048 x 2,048 matrices, and the fastest copy of 256 MB between
 arrays, measured first. Writes benchmarks/results/roofline/record.json. Run nothing else meanwhile.
 """
 

@@ -64,6 +64,10 @@ from transduce.search.hypothesis import Hypothesis, length_penalty, rank
 MAX_ROWS = 64
 """Maximum sentences per batch: more are no faster on a CPU, and balance workers worse."""
 
+_MIN_ROWS, _MAX_HYPOTHESES = 8, 80
+"""Rows x beam that a CPU's caches hold: with a beam, more take longer per sentence. The record
+(benchmarks/results/decoding-int8) has 16 as the best batch of CTranslate2 with a beam of 5."""
+
 _NO_PENALTY = 1e-30  # as an exponent: a penalty of 1, without being 0
 _IMPOSSIBLE = -1e6  # below any log-probability: a masked piece was taken for lack of others
 
@@ -198,7 +202,11 @@ class Ct2Engine:
             chain = itertools.chain.from_iterable
             return dict(zip(chain(groups), chain(results), strict=True))
 
-        groups = list(_group_by_length(requests, workers=self.plans.throughput.workers))
+        rows = MAX_ROWS
+        if self._device == "cpu":
+            rows = min(MAX_ROWS, max(_MIN_ROWS, _MAX_HYPOTHESES // config.beam))
+        workers = self.plans.throughput.workers
+        groups = list(_group_by_length(requests, workers=workers, most=rows))
         results = search(groups)
         results |= search(_groups_to_repeat(groups, limits, results))
         masked = any(request.prefix for request in requests)
@@ -256,10 +264,16 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 _Group = Sequence[int]  # indices of requests that are searched together
 
 
-def _group_by_length(requests: Sequence[Request], *, workers: int) -> Iterator[_Group]:
-    """Group similar lengths, the longest first: so that no worker starts a long group last."""
+def _group_by_length(requests: Sequence[Request], *, workers: int, most: int) -> Iterator[_Group]:
+    """Group similar lengths, the longest first: so that no worker starts a long group last.
+
+    Args:
+        requests: what is searched.
+        workers: groups that are searched in parallel.
+        most: maximum size of a group.
+    """
     order = sorted(range(len(requests)), key=lambda index: -len(requests[index].source))
-    rows = min(MAX_ROWS, -(-len(requests) // workers))
+    rows = min(most, -(-len(requests) // workers))
     for first in range(0, len(order), rows or 1):
         yield order[first : first + rows]
 
