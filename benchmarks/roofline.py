@@ -16,7 +16,7 @@ sums, embedding      residual connections, sums of gradients, rows of the embedd
 optimizer            Adam, gradient norm
 calls                views, allocation, zeros, Python: the rest of the update's time
 
-Floating-point operations and bytes are counted operator by operator in one more update: two for
+Floating-point operations and bytes are counted operator by operator in further updates: two for
 each multiplication of the products with weights, and what all other operators read and write. The
 limits are the fastest product of two 2,048 x 2,048 matrices, and the fastest copy of 256 MB between
 arrays, measured first. Writes benchmarks/results/roofline/record.json. Run nothing else meanwhile.
@@ -31,7 +31,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from peers.running import PROGRAMS, arrange, run_own
@@ -74,15 +73,6 @@ GROUPS = {
 
 CALLS = "calls"
 UPDATES, WARM = {"T": 12, "S": 3}, {"T": 6, "S": 1}
-
-
-class Count(NamedTuple):
-    """The arithmetic and the memory traffic of one update."""
-
-    product_flops: int
-    """Operations of products with weights, padding included."""
-    other_bytes: int
-    """What all other operators read and write."""
 
 
 def main() -> None:
@@ -158,7 +148,8 @@ def profile_updates(
     with CountOperations() as counter:
         for batch in timed:
             update(batch)
-    count = Count(counter.flops // len(timed), counter.bytes // len(timed))
+    product_gflop = 1e-9 * counter.flops / len(timed)
+    other_gb = 1e-9 * counter.bytes / len(timed)
     tokens = statistics.mean(corpus.tokens(batch) for batch in timed)
     rate = tokens / statistics.mean(seconds)
     limit = limits[f"{precision}_gflops"]
@@ -172,11 +163,11 @@ def profile_updates(
         "milliseconds_an_update": round(1e3 * statistics.mean(seconds), 2),
         "tokens_a_second": round(rate, 1),
         "share_of_ceiling": round(1e-9 * rate * token_flops / limit, 3),
-        "gflop_an_update": round(1e-9 * count.product_flops, 2),
-        "products_gflops": round(1e-9 * count.product_flops / product_seconds, 1),
-        "products_share_of_limit": round(1e-9 * count.product_flops / product_seconds / limit, 3),
-        "other_gb_an_update": round(1e-9 * count.other_bytes, 3),
-        "other_gb_a_second": round(1e-9 * count.other_bytes / other_seconds, 1),
+        "gflop_an_update": round(product_gflop, 2),
+        "products_gflops": round(product_gflop / product_seconds, 1),
+        "products_share_of_limit": round(product_gflop / product_seconds / limit, 3),
+        "other_gb_an_update": round(other_gb, 3),
+        "other_gb_a_second": round(other_gb / other_seconds, 1),
         "groups": {
             name: {
                 "milliseconds": round(1e3 * group, 2),
