@@ -10,7 +10,6 @@ dropout and label smoothing 0.1, fused Adam.
 
 ours            an update of `transduce train`: fused kernels, packed sentences, CUDA graphs
 ours, unfused   the same with the model as it is written
-ours, compiled  the same with layers and loss compiled by torch
 torch           torch.nn.Transformer, bf16 autocast; the same compiled
 transformers    MarianMTModel, bf16 autocast; the same compiled
 
@@ -48,7 +47,7 @@ from transduce.train.step import LossSettings, train_step
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from bench_torch import Plain
 from bench_transduce import build_model
-from gpu_peers import Update, build_marian, compiled_update, tuned_update
+from gpu_peers import Update, build_marian, tuned_update
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
 Row = dict[str, str | float | None]
@@ -230,14 +229,13 @@ def make_systems(
     """Yield the systems and their update functions, each with its own model; `OURS` first."""
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, label_smoothing=SMOOTHING)
 
-    def our_update(*, fused: bool, compiled: bool = False) -> Update:
+    def our_update(*, fused: bool) -> Update:
         torch.manual_seed(1)
         model = build_model(shape, vocabulary).to(device).train()
         replica = make_replica(model, config)
         if replica and not fused:
             replica.graphs = None
-        update = training_update(model, config, replica)
-        return compiled_update(update, replica.model if replica else model) if compiled else update
+        return training_update(model, config, replica)
 
     yield "ours", our_update(fused=True)
     yield "ours, unfused", our_update(fused=False)
@@ -249,8 +247,6 @@ def make_systems(
             model = build_marian(shape, vocabulary).to(device).train()
             update = tuned_update(model, marian=True, device=device, compiled=compiles)
             yield f"transformers{suffix}", update
-    if compiled:
-        yield "ours, compiled", our_update(fused=False, compiled=True)
 
 
 def training_update(model: Transformer, config: TrainConfig, replica: Bf16Replica | None) -> Update:

@@ -1,9 +1,7 @@
-"""Peers of `gpu.py`, with their fastest settings, and our update without our GPU kernels."""
+"""Peers of `gpu.py`, with their fastest settings."""
 
-import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from unittest.mock import patch
 
 import torch
 from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
@@ -11,35 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch
-from transduce.model import loss as loss_module
-from transduce.model.loss import ChunkGradients
-from transduce.model.transformer import Transformer
 
 Update = Callable[[Batch], object]
-
-
-def compiled_update(update: Update, model: Transformer) -> Update:
-    """Return our unfused update with layers and loss compiled by torch, once for all lengths."""
-    for layer in (*model.encoder, *model.decoder):
-        layer.compile(dynamic=True)
-    gradients = torch.compile(logit_gradients, dynamic=True)
-
-    def compiled(batch: Batch) -> None:
-        with patch.object(loss_module, "_InPlace", lambda block, exact: gradients):
-            update(batch)
-
-    return compiled
-
-
-def logit_gradients(logits: Tensor, correct: Tensor, spike: float) -> ChunkGradients:
-    """The gradients of a chunk of logits as a formula; see `transduce.model.loss`."""
-    pieces = torch.arange(logits.size(1), device=logits.device)
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    wide = exact.masked_fill(pieces == logits.size(1) - 1, -math.inf)
-    log_z = wide.logsumexp(-1, keepdim=True)
-    slope = (wide - log_z).exp() - (pieces == correct).to(wide.dtype) * spike
-    largest = wide.amax(-1, keepdim=True)
-    return ChunkGradients(slope.to(logits.dtype), log_z, exact.gather(1, correct), largest)
 
 
 def tuned_update(model: nn.Module, *, marian: bool, device: torch.device, compiled: bool) -> Update:

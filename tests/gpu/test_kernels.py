@@ -13,21 +13,24 @@ from torch.nn import functional as F
 
 from transduce.model import triton_kernels as kernels
 from transduce.model.loss import cross_entropy
+from transduce.model.side_stream import side_stream
 
 BOUND = 1e-2 if DEVICE == "cuda" else 1e-5
 
 
-@pytest.mark.parametrize("grad_of_total", [True, False])
+@pytest.mark.parametrize("read", ["total out copy", "total out", "total copy", "out copy", "out"])
 @pytest.mark.parametrize(
     ("width", "bias", "dropout"), [(512, True, 0.0), (48, False, 0.1), (64, True, 0.3)]
 )
-def test_add_norm(width: int, bias: bool, dropout: float, grad_of_total: bool):
+def test_add_norm(width: int, bias: bool, dropout: float, read: str):
     x, y = random_tensors((203, width), (203, width))
     (b,) = random_tensors((width,))
     gain, offset = (t.detach().float().requires_grad_() for t in random_tensors((width,), (width,)))
     random = dropout, seed_tensor(), 7
     inputs = [x, y, *([b] if bias else []), gain, offset]
-    total, out = kernels.FusedAddNorm.apply(x, y, b if bias else None, gain, offset, 1e-5, *random)
+    total, out, copy = kernels.FusedAddNorm.apply(
+        x, y, b if bias else None, gain, offset, 1e-5, *random
+    )
     twins = doubles(inputs)
     sum_y = twins[1] + twins[2] if bias else twins[1]
     if dropout:
@@ -39,10 +42,11 @@ def test_add_norm(width: int, bias: bool, dropout: float, grad_of_total: bool):
     true_out = F.layer_norm(true_total, (width,), twins[-2], twins[-1])
     assert distance(total, true_total) < BOUND
     assert distance(out, true_out) < BOUND
-    grads = [torch.randn_like(total) * grad_of_total, torch.randn_like(out)]
-    outputs = [total, out] if grad_of_total else [out]
-    true_outputs = [true_total, true_out] if grad_of_total else [true_out]
-    assert_same_gradients(outputs, true_outputs, inputs, twins, grads[-len(outputs) :])
+    assert torch.equal(out, copy)
+    pairs = {"total": (total, true_total), "out": (out, true_out), "copy": (copy, true_out)}
+    outputs, true_outputs = zip(*(pairs[name] for name in read.split()), strict=True)
+    grads = [torch.randn_like(output) for output in outputs]
+    assert_same_gradients(outputs, true_outputs, inputs, twins, grads)
 
 
 @pytest.mark.parametrize("lengths", [(5, 7), (33, 70), (29, 29), (100, 200)])
@@ -90,7 +94,18 @@ def test_feed_forward():
     assert_same_gradients([out], [true_out], inputs, twins, [torch.randn_like(out)])
 
 
-@pytest.mark.parametrize("vocabulary", [4097, 777])
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear(bias: bool):
+    x, weight, b = random_tensors((100, 32), (48, 32), (48,))
+    inputs = [x, weight, b] if bias else [x, weight]
+    out = kernels.Linear.apply(x, weight, b if bias else None)
+    twins = doubles(inputs)
+    true_out = F.linear(*twins)
+    assert distance(out, true_out) < BOUND
+    assert_same_gradients([out], [true_out], inputs, twins, [torch.randn_like(out)])
+
+
+@pytest.mark.parametrize("vocabulary", [9001, 777])
 def test_cross_entropy_of_rows_some_of_which_are_padding(vocabulary: int):
     rows, matrix = random_tensors((37, 16), (vocabulary, 16))
     matrix = matrix.detach().float().requires_grad_()
@@ -167,6 +182,7 @@ def assert_same_gradients(
     grads: Sequence[Tensor],
 ) -> None:
     got = torch.autograd.grad(outputs, inputs, grads)
+    side_stream(torch.device(DEVICE)).join()
     expected = torch.autograd.grad(true_outputs, twins, [grad.double() for grad in grads])
     for number, (grad, true_grad) in enumerate(zip(got, expected, strict=True)):
         assert distance(grad, true_grad) < BOUND, f"gradient of input {number}"

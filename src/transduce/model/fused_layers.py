@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from transduce.model.attention import Attention
 from transduce.model.layers import FeedForward, Positions
+from transduce.model.side_stream import side_stream
 from transduce.model.transformer import Transformer
 
 MAX_LENGTH = 256
@@ -110,18 +111,25 @@ def supports_fused_layers(model: Transformer) -> bool:
     )
 
 
-def fused_loss(model: Transformer, batch: PackedBatch, *, smoothing: float) -> Float[Tensor, ""]:
-    """Return the label-smoothed loss, summed over target pieces, as `chunked_cross_entropy` does.
+def fused_gradients(
+    model: Transformer, batch: PackedBatch, *, smoothing: float, scale: Float[Tensor, ""]
+) -> tuple[Float[Tensor, ""], tuple[Tensor, ...]]:
+    """Return the loss, summed over target pieces, and the gradient of all parameters.
 
     Args:
         model: one that `supports_fused_layers`.
         batch: on the model's device.
-        smoothing: ε.
+        smoothing: ε of label smoothing.
+        scale: what the gradients are multiplied by.
     """
     hidden = model.scale_hidden(fused_hidden_states(model, batch))
     matrix = model.output_matrix
     chunk = max(512, _MAX_LOGITS // len(matrix))
-    return _kernels().CrossEntropy.apply(hidden, matrix, batch.target_out, smoothing, chunk)
+    loss = _kernels().CrossEntropy.apply(hidden, matrix, batch.target_out, smoothing, chunk)
+    weights = list(model.parameters())
+    grads = torch.autograd.grad(loss * scale, weights, materialize_grads=True)
+    side_stream(loss.device).join()
+    return loss.detach(), grads
 
 
 def fused_hidden_states(model: Transformer, batch: PackedBatch) -> Float[Tensor, "pieces d_model"]:
@@ -193,18 +201,21 @@ class _Stack:
     def run(self, x: Tensor, sublayers: Sequence[Sublayer], *, top: nn.Module) -> Tensor:
         """Return the output of the last sub-layer; `top` is the last norm of a pre-norm stack."""
         if self._model.config.norm == "post":
+            normal = x
             for norm, sublayer in sublayers:
-                _, x = self._add_norm(x, sublayer(x), norm)
+                _, x, normal = self._add_norm(x, sublayer(normal), norm)
             return x
         norms = [norm for norm, _ in sublayers]
         normal = norms[0](x)
         for (_, sublayer), norm in zip(sublayers, [*norms[1:], top], strict=True):
             assert isinstance(norm, nn.LayerNorm)
-            x, normal = self._add_norm(x, sublayer(normal), norm)
+            x, normal, _ = self._add_norm(x, sublayer(normal), norm)
         return normal
 
-    def _add_norm(self, x: Tensor, y: SublayerOutput, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-        """Return the sum, and the sum normalised."""
+    def _add_norm(
+        self, x: Tensor, y: SublayerOutput, norm: nn.LayerNorm
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sum, and the sum normalised twice, for two readers."""
         gain, offset, epsilon = norm.weight, norm.bias, norm.eps
         random = self._dropout, self._seed, next(self._streams)
         return _kernels().FusedAddNorm.apply(x, *y, gain, offset, epsilon, *random)
@@ -217,7 +228,7 @@ def _self_attention(
     starts = side.starts, side.starts
     widths = longest, longest
     heads = _kernels().PackedAttention.apply(packed, None, *starts, widths, attention.heads, causal)
-    return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
+    return SublayerOutput(_linear(heads, attention.out.weight), attention.out.bias)
 
 
 def _cross_attention(
@@ -230,9 +241,9 @@ def _cross_attention(
 ) -> SublayerOutput:
     packed = _project(memory, attention.key, attention.value)
     heads = _kernels().PackedAttention.apply(
-        attention.query(x), packed, *starts, longest, attention.heads, False
+        _project(x, attention.query), packed, *starts, longest, attention.heads, False
     )
-    return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
+    return SublayerOutput(_linear(heads, attention.out.weight), attention.out.bias)
 
 
 def _feed_forward(layer: FeedForward, x: Tensor) -> SublayerOutput:
@@ -247,7 +258,12 @@ def _project(x: Tensor, *maps: nn.Linear) -> Tensor:
     """Apply several linear maps by one product."""
     biases: list[Tensor] = [linear.bias for linear in maps if "bias" in linear.state_dict()]
     bias = torch.cat(biases) if biases else None
-    return F.linear(x, torch.cat([linear.weight for linear in maps]), bias)
+    return _linear(x, torch.cat([linear.weight for linear in maps]), bias)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`F.linear`, whose gradients of weights are computed on the second stream."""
+    return _kernels().Linear.apply(x, weight, bias)
 
 
 @cache

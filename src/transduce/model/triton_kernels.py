@@ -17,9 +17,11 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn import functional as F
 
 from transduce.model.fused_layers import MAX_LENGTH
 from transduce.model.loss import add_product
+from transduce.model.side_stream import side_stream, weight_gradients
 
 _LEVELS = 1 << 24
 """Dropout probabilities are multiples of one in so many."""
@@ -28,8 +30,8 @@ _MAX_PROGRAMS = 1056
 """Programs of a kernel that sums over rows: eight for each multiprocessor of a large GPU. Each sums
 its own rows; torch adds up the sums."""
 
-_VOCABULARY_BLOCK = 4096
-"""Logits of a row that a program reads at a time."""
+_LOGIT_ROWS, _LOGIT_COLUMNS = 4, 2048
+"""Logits that a program reads at a time, four times eight of each of 256 threads."""
 
 
 @triton.jit
@@ -98,6 +100,7 @@ def _add_norm_forward(
 @triton.jit(do_not_specialize=["rows", "stream"])
 def _add_norm_backward(
     grad_out_ptr,
+    grad_copy_ptr,
     grad_total_ptr,
     total_ptr,
     gain_ptr,
@@ -115,6 +118,7 @@ def _add_norm_backward(
     LEVEL: tl.constexpr,
     SCALE: tl.constexpr,
     HAS_BIAS: tl.constexpr,
+    HAS_COPY: tl.constexpr,
     HAS_TOTAL: tl.constexpr,
 ):
     column = tl.arange(0, BLOCK)
@@ -129,6 +133,8 @@ def _add_norm_backward(
         index = row[:, None] * WIDTH + column[None, :]
         inside = (row[:, None] < rows) & in_row[None, :]
         grad_out = tl.load(grad_out_ptr + index, mask=inside, other=0.0).to(tl.float32)
+        if HAS_COPY:
+            grad_out += tl.load(grad_copy_ptr + index, mask=inside, other=0.0).to(tl.float32)
         total = tl.load(total_ptr + index, mask=inside, other=0.0).to(tl.float32)
         mean = tl.load(mean_ptr + row, mask=row < rows, other=0.0)
         rstd = tl.load(rstd_ptr + row, mask=row < rows, other=0.0)
@@ -155,7 +161,10 @@ def _add_norm_backward(
 
 
 class FusedAddNorm(torch.autograd.Function):
-    """LayerNorm(x + dropout(y + bias)), and the sum that it normalises."""
+    """The sum x + dropout(y + bias), and its normalisation twice.
+
+    A post-norm model uses the latter twice; the kernel adds both gradients.
+    """
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -169,7 +178,7 @@ class FusedAddNorm(torch.autograd.Function):
         dropout: float,
         seed: Int[Tensor, ""],
         stream: int,
-    ) -> tuple[Float[Tensor, "rows width"], Float[Tensor, "rows width"]]:
+    ) -> tuple[Float[Tensor, "rows width"], ...]:
         rows, width = x.shape
         total, out = torch.empty_like(x), torch.empty_like(x)
         mean, rstd = torch.empty(2, rows, dtype=torch.float32, device=x.device)
@@ -182,14 +191,19 @@ class FusedAddNorm(torch.autograd.Function):
         ctx.shared, ctx.stream = shared, stream  # type: ignore[attr-defined]
         ctx.bias_dtype = None if bias is None else bias.dtype  # type: ignore[attr-defined]
         ctx.set_materialize_grads(False)
-        return total, out
+        return total, out, out.detach()
 
     @staticmethod
     @once_differentiable
     def backward(  # type: ignore[override]
-        ctx: FunctionCtx, grad_total: Tensor | None, grad_out: Tensor | None
+        ctx: FunctionCtx,
+        grad_total: Tensor | None,
+        grad_out: Tensor | None,
+        grad_copy: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         total, gain, mean, rstd, seed = ctx.saved_tensors  # type: ignore[attr-defined]
+        if grad_out is None:
+            grad_out, grad_copy = grad_copy, None
         assert grad_out is not None
         shared, (rows, width) = ctx.shared, total.shape  # type: ignore[attr-defined]
         grad_x = torch.empty_like(total)
@@ -198,6 +212,7 @@ class FusedAddNorm(torch.autograd.Function):
         sums = torch.empty(programs, 3, width, dtype=torch.float32, device=total.device)
         _add_norm_backward[(programs,)](
             grad_out.contiguous(),
+            None if grad_copy is None else grad_copy.contiguous(),
             None if grad_total is None else grad_total.contiguous(),
             total,
             gain,
@@ -210,12 +225,19 @@ class FusedAddNorm(torch.autograd.Function):
             seed,
             ctx.stream,  # type: ignore[attr-defined]
             **shared,
+            HAS_COPY=grad_copy is not None,
             HAS_TOTAL=grad_total is not None,
         )
-        parts = sums[:, : 3 if shared["HAS_BIAS"] else 2].sum(0)
-        dtype = ctx.bias_dtype  # type: ignore[attr-defined]
-        grad_bias = None if dtype is None else parts[2].to(dtype)
-        return (grad_x, grad_y, grad_bias, parts[0], parts[1], *[None] * 4)
+        grads = side_stream(total.device).run(_sum_parts, sums, ctx.bias_dtype)  # type: ignore[attr-defined]
+        return (grad_x, grad_y, *grads, *[None] * 4)
+
+
+def _sum_parts(
+    sums: Float[Tensor, "programs 3 width"], bias_dtype: torch.dtype | None
+) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Return the gradients of bias, gain and offset from the sums of all programs."""
+    parts = sums[:, : 2 if bias_dtype is None else 3].sum(0)
+    return None if bias_dtype is None else parts[2].to(bias_dtype), parts[0], parts[1]
 
 
 @triton.jit
@@ -459,50 +481,99 @@ class FusedFeedForward(torch.autograd.Function):
         ctx: FunctionCtx, grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, inner, outer, hidden = ctx.saved_tensors  # type: ignore[attr-defined]
+        side = side_stream(x.device)
         grad_hidden = grad @ outer
+        grad_outer, _ = side.run(weight_gradients, grad, hidden, has_bias=False)
         width, block = hidden.size(1), 128
         programs = min(64, triton.cdiv(len(x), 32))
         sums = torch.empty(programs, width, dtype=torch.float32, device=x.device)
         _relu_backward[(programs, triton.cdiv(width, block))](
             hidden, grad_hidden, sums, len(x), WIDTH=width, ROWS=32, COLUMNS=block, num_warps=4
         )
-        return (
-            grad_hidden @ inner,
-            grad_hidden.T @ x,
-            sums.sum(0).to(hidden.dtype),
-            grad.T @ hidden,
-        )
+        grad_x = grad_hidden @ inner
+        grad_inner, _ = side.run(weight_gradients, grad_hidden, x, has_bias=False)
+        grad_bias = side.run(torch.sum, sums, 0, dtype=hidden.dtype)
+        return grad_x, grad_inner, grad_bias, grad_outer
+
+
+class Linear(torch.autograd.Function):
+    """x Wᵀ + b."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: FunctionCtx,
+        x: Float[Tensor, "rows inputs"],
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Float[Tensor, " outputs"] | None,
+    ) -> Float[Tensor, "rows outputs"]:
+        ctx.save_for_backward(x, weight)
+        ctx.has_bias = bias is not None  # type: ignore[attr-defined]
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # type: ignore[override]
+        ctx: FunctionCtx, grad: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        x, weight = ctx.saved_tensors  # type: ignore[attr-defined]
+        grad_x = grad @ weight
+        has_bias = ctx.has_bias  # type: ignore[attr-defined]
+        return grad_x, *side_stream(x.device).run(weight_gradients, grad, x, has_bias=has_bias)
+
+
+@triton.jit
+def _logit_tile(
+    logits,
+    first,
+    PIECES: tl.constexpr,
+    STRIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Load a tile of a row, -inf from PAD on; returns the ids too.
+
+    The mask is by STRIDE, a multiple of 16, so that a thread loads eight logits at a time.
+    """
+    piece = first + tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    x = tl.load(logits + piece, mask=piece < STRIDE, other=0.0).to(tl.float32)
+    return piece, tl.where(piece < PIECES, x, float("-inf"))
 
 
 @triton.jit
 def _logit_gradients(
-    logits_ptr, correct_ptr, sums_ptr, spike, row_stride, PIECES: tl.constexpr, BLOCK: tl.constexpr
+    logits_ptr,
+    correct_ptr,
+    sums_ptr,
+    spike,
+    PIECES: tl.constexpr,
+    STRIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
-    logits = logits_ptr + row * row_stride
+    logits = logits_ptr + row * STRIDE
     correct = tl.load(correct_ptr + row)
     real = correct < PIECES  # PAD, the last id, is nothing to learn
-    # A maximum and a sum a thread: only at the end does one wait for the others.
-    largest = tl.full([BLOCK], -1e30, tl.float32)
-    total = tl.zeros([BLOCK], tl.float32)
-    for first in range(0, PIECES, BLOCK):
-        piece = first + tl.arange(0, BLOCK)
-        x = tl.load(logits + piece, mask=piece < PIECES, other=float("-inf")).to(tl.float32)
+    # A maximum and a sum a column: only at the end does a thread wait for the others.
+    largest = tl.full([COLUMNS], -1e30, tl.float32)
+    total = tl.zeros([COLUMNS], tl.float32)
+    block: tl.constexpr = ROWS * COLUMNS
+    for first in range(0, PIECES, block):
+        _, x = _logit_tile(logits, first, PIECES, STRIDE, ROWS, COLUMNS)
         before = largest
-        largest = tl.maximum(before, x)
-        total = total * tl.exp(before - largest) + tl.exp(x - largest)
+        largest = tl.maximum(before, tl.max(x, 0))
+        total = total * tl.exp(before - largest) + tl.sum(tl.exp(x - largest[None, :]), 0)
     maximum = tl.max(largest, 0)
     log_z = maximum + tl.log(tl.sum(total * tl.exp(largest - maximum), 0))
     correct_logit = tl.load(logits + correct).to(tl.float32)
     tl.store(sums_ptr + 2 * row, tl.where(real, log_z - correct_logit, 0.0))
     tl.store(sums_ptr + 2 * row + 1, tl.where(real, log_z, 0.0))
     tl.debug_barrier()  # the correct logit is read before it is overwritten
-    for first in range(0, PIECES + 1, BLOCK):
-        piece = first + tl.arange(0, BLOCK)
-        x = tl.load(logits + piece, mask=piece < PIECES, other=float("-inf")).to(tl.float32)
+    for first in range(0, STRIDE, block):
+        piece, x = _logit_tile(logits, first, PIECES, STRIDE, ROWS, COLUMNS)
         slope = tl.exp(x - log_z) - tl.where(piece == correct, spike, 0.0)
         slope = tl.where(real, slope, 0.0).to(logits_ptr.dtype.element_ty)
-        tl.store(logits + piece, slope, mask=piece <= PIECES)
+        tl.store(logits + piece, slope, mask=piece < STRIDE)
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -525,24 +596,28 @@ class CrossEntropy(torch.autograd.Function):
         rows_grad, grad = torch.empty_like(rows), torch.zeros_like(embedding)
         sums = torch.empty(len(rows), 2, dtype=torch.float32, device=rows.device)
         # Rows begin at multiples of 32 bytes, so that a thread loads several logits at a time.
-        stride = -(-len(matrix) // 16) * 16
-        block = rows.new_empty(min(chunk, len(rows)), stride)[:, : len(matrix)]
-        for start in range(0, len(rows), chunk):
+        stride, size = -(-len(matrix) // 16) * 16, min(chunk, len(rows))
+        # Two blocks: the matrix's gradient from one is computed beside the logits of the next.
+        blocks, side = rows.new_empty(2, size, stride)[..., : len(matrix)], side_stream(rows.device)
+        for number, start in enumerate(range(0, len(rows), chunk)):
             part = slice(start, min(start + chunk, len(rows)))
-            logits = torch.mm(rows[part], matrix.T, out=block[: part.stop - start])
+            side.wait(running=1)
+            logits = torch.mm(rows[part], matrix.T, out=blocks[number % 2, : part.stop - start])
             _logit_gradients[(len(logits),)](
                 logits,
                 targets[part],
                 sums[part],
                 spike,
-                logits.stride(0),
                 PIECES=pad,
-                BLOCK=_VOCABULARY_BLOCK,
+                STRIDE=stride,
+                ROWS=_LOGIT_ROWS,
+                COLUMNS=_LOGIT_COLUMNS,
                 num_warps=8,
                 num_stages=1,  # prefetching through shared memory costs more than it gains here
             )
+            side.run(add_product, grad, logits.T, rows[part])
             torch.mm(logits, matrix, out=rows_grad[part])
-            add_product(grad, logits.T, rows[part])
+        side.join()
         # What the constant part of the smoothed target adds, which the slopes leave out.
         rows_sum = torch.where(real, rows, 0.0).sum(0, dtype=torch.float32)
         rows_grad -= (real * (share * total)).to(rows.dtype)
