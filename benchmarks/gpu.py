@@ -154,8 +154,8 @@ def time_systems(
         given = batches if system.startswith("ours") else moved
         try:
             taken, memory[system] = time_pass(updates[system], given, device)
-        except (RuntimeError, TimeoutError) as error:  # of the compiler, or out of memory
-            return str(error).strip().partition("\n")[0]
+        except Exception as error:  # of the compiler, or out of memory, or a time limit
+            return str(error).strip().partition("\n")[0] or type(error).__name__
         print(f"{name}, {system}, round {round_number}: {taken:.2f} s", file=sys.stderr, flush=True)
         if round_number > 0:
             rates[system].append(tokens / taken)

@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=1024)
     parser.add_argument("--single", type=int, default=40, help="sentences translated one by one")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer for BLEU")
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
     sources = read_lines(arguments.source)[: arguments.lines]
@@ -120,7 +121,10 @@ def measure(
         for system in translators:
             bleu = None
             if references is not None:
-                bleu = round(sacrebleu.corpus_bleu(texts[system], [list(references)]).score, 2)
+                scored = sacrebleu.corpus_bleu(
+                    texts[system], [list(references)], tokenize=arguments.tokenize
+                )
+                bleu = round(scored.score, 2)
             for batch in (1, BATCH):
                 rate = round(median(rates[system, batch]), 1)
                 row: Row = {"model": name, "system": system, "beam": beam, "batch": batch}

@@ -9,7 +9,7 @@ from tests.gpu.device import CONFIG, DEVICE, distance
 from tests.unit.train.test_cuda_graphs import random_batch
 from torch import Tensor
 
-from transduce.model.fused_layers import PackedBatch, fused_gradients, supports_fused_layers
+from transduce.model.fused_layers import PackedBatch, fused_loss, supports_fused_layers
 from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer, in_bfloat16
 from transduce.train.config import TrainConfig
@@ -39,17 +39,18 @@ def test_loss_and_gradients_are_those_of_the_model_as_it_is_written(departures: 
     moved = batch.to(torch.device(DEVICE))
     logits = twin(moved.source, moved.source_mask, moved.target_in)
     expected = cross_entropy(logits, moved.target_out, smoothing=0.1).smoothed
-    packed = PackedBatch(packed.shape, packed.numbers.to(DEVICE))
-    scale = torch.ones((), device=DEVICE)
-    loss, gradients = fused_gradients(passed, packed, smoothing=0.1, scale=scale)
+    loss = fused_loss(passed, PackedBatch(packed.shape, packed.numbers.to(DEVICE)), smoothing=0.1)
     assert abs(loss.item() / expected.item() - 1) < BOUND / 10
     expected.backward()
-    grads = dict(zip(dict(passed.named_parameters()), gradients, strict=True))
+    loss.backward()
+    grads = {name: weight.grad for name, weight in passed.named_parameters()}
+    passed.zero_grad(set_to_none=True)
     batch_loss(passed, moved, loss=LossSettings(smoothing=0.1)).backward()
     for (name, weight), true in zip(passed.named_parameters(), twin.parameters(), strict=True):
         grad = grads[name]
         assert weight.grad is not None, name
         assert true.grad is not None, name
+        assert grad is not None, name
         if not name.endswith("key.bias"):  # it adds to all scores of a query: no effect
             rounding = distance(weight.grad, true.grad)  # what any pass in this precision has
             assert distance(grad, true.grad) < max(1e-5, 1.5 * rounding), name

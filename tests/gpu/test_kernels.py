@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from transduce.model import triton_kernels as kernels
 from transduce.model.loss import cross_entropy
-from transduce.model.side_stream import side_stream
 
 BOUND = 1e-2 if DEVICE == "cuda" else 1e-5
 
@@ -90,17 +89,6 @@ def test_feed_forward():
     out = kernels.FusedFeedForward.apply(*inputs)
     twins = doubles(inputs)
     true_out = F.relu(F.linear(twins[0], twins[1], twins[2])) @ twins[3].T
-    assert distance(out, true_out) < BOUND
-    assert_same_gradients([out], [true_out], inputs, twins, [torch.randn_like(out)])
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_linear(bias: bool):
-    x, weight, b = random_tensors((100, 32), (48, 32), (48,))
-    inputs = [x, weight, b] if bias else [x, weight]
-    out = kernels.Linear.apply(x, weight, b if bias else None)
-    twins = doubles(inputs)
-    true_out = F.linear(*twins)
     assert distance(out, true_out) < BOUND
     assert_same_gradients([out], [true_out], inputs, twins, [torch.randn_like(out)])
 
@@ -182,7 +170,6 @@ def assert_same_gradients(
     grads: Sequence[Tensor],
 ) -> None:
     got = torch.autograd.grad(outputs, inputs, grads)
-    side_stream(torch.device(DEVICE)).join()
     expected = torch.autograd.grad(true_outputs, twins, [grad.double() for grad in grads])
     for number, (grad, true_grad) in enumerate(zip(got, expected, strict=True)):
         assert distance(grad, true_grad) < BOUND, f"gradient of input {number}"

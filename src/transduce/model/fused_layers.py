@@ -22,7 +22,6 @@ from torch.nn import functional as F
 
 from transduce.model.attention import Attention
 from transduce.model.layers import FeedForward, Positions
-from transduce.model.side_stream import side_stream
 from transduce.model.transformer import Transformer
 
 MAX_LENGTH = 256
@@ -111,25 +110,18 @@ def supports_fused_layers(model: Transformer) -> bool:
     )
 
 
-def fused_gradients(
-    model: Transformer, batch: PackedBatch, *, smoothing: float, scale: Float[Tensor, ""]
-) -> tuple[Float[Tensor, ""], tuple[Tensor, ...]]:
-    """Return the loss, summed over target pieces, and the gradient of all parameters.
+def fused_loss(model: Transformer, batch: PackedBatch, *, smoothing: float) -> Float[Tensor, ""]:
+    """Return the label-smoothed loss, summed over target pieces, as `chunked_cross_entropy` does.
 
     Args:
         model: one that `supports_fused_layers`.
         batch: on the model's device.
-        smoothing: ε of label smoothing.
-        scale: what the gradients are multiplied by.
+        smoothing: ε.
     """
     hidden = model.scale_hidden(fused_hidden_states(model, batch))
     matrix = model.output_matrix
     chunk = max(512, _MAX_LOGITS // len(matrix))
-    loss = _kernels().CrossEntropy.apply(hidden, matrix, batch.target_out, smoothing, chunk)
-    weights = list(model.parameters())
-    grads = torch.autograd.grad(loss * scale, weights, materialize_grads=True)
-    side_stream(loss.device).join()
-    return loss.detach(), grads
+    return _kernels().CrossEntropy.apply(hidden, matrix, batch.target_out, smoothing, chunk)
 
 
 def fused_hidden_states(model: Transformer, batch: PackedBatch) -> Float[Tensor, "pieces d_model"]:
@@ -228,7 +220,7 @@ def _self_attention(
     starts = side.starts, side.starts
     widths = longest, longest
     heads = _kernels().PackedAttention.apply(packed, None, *starts, widths, attention.heads, causal)
-    return SublayerOutput(_linear(heads, attention.out.weight), attention.out.bias)
+    return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
 
 
 def _cross_attention(
@@ -241,9 +233,9 @@ def _cross_attention(
 ) -> SublayerOutput:
     packed = _project(memory, attention.key, attention.value)
     heads = _kernels().PackedAttention.apply(
-        _project(x, attention.query), packed, *starts, longest, attention.heads, False
+        attention.query(x), packed, *starts, longest, attention.heads, False
     )
-    return SublayerOutput(_linear(heads, attention.out.weight), attention.out.bias)
+    return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
 
 
 def _feed_forward(layer: FeedForward, x: Tensor) -> SublayerOutput:
@@ -258,12 +250,7 @@ def _project(x: Tensor, *maps: nn.Linear) -> Tensor:
     """Apply several linear maps by one product."""
     biases: list[Tensor] = [linear.bias for linear in maps if "bias" in linear.state_dict()]
     bias = torch.cat(biases) if biases else None
-    return _linear(x, torch.cat([linear.weight for linear in maps]), bias)
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`F.linear`, whose gradients of weights are computed on the second stream."""
-    return _kernels().Linear.apply(x, weight, bias)
+    return F.linear(x, torch.cat([linear.weight for linear in maps]), bias)
 
 
 @cache

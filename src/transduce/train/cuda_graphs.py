@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch
-from transduce.model.fused_layers import MAX_LENGTH, PackedBatch, PackedShape, fused_gradients
+from transduce.model.fused_layers import MAX_LENGTH, PackedBatch, PackedShape, fused_loss
 from transduce.model.layers import Positions
 from transduce.model.transformer import Transformer
 
@@ -104,7 +104,9 @@ class GraphedPasses:
         return recorded
 
     def _pass(self, batch: PackedBatch, scale: Tensor) -> Float[Tensor, ""]:
-        loss, grads = fused_gradients(self._model, batch, smoothing=self._smoothing, scale=scale)
+        loss = fused_loss(self._model, batch, smoothing=self._smoothing)
+        weights = list(self._model.parameters())
+        grads = torch.autograd.grad(loss * scale, weights, materialize_grads=True)
         for dtype in (torch.float32, torch.bfloat16):
             pairs = [
                 (total, grad)
@@ -118,7 +120,7 @@ class GraphedPasses:
                 torch._foreach_copy_(exact, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
                 added = exact
             torch._foreach_add_(sums, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return loss
+        return loss.detach()
 
 
 def pack_batch(batch: Batch, *, pad: int) -> PackedBatch | None:
