@@ -1,6 +1,7 @@
 """Training throughput of the paper's base and big models on a GPU, against two tuned peers.
 
     .venv/bin/python benchmarks/gpu.py            # with CUDA: prints a table, writes the record
+    .venv/bin/python benchmarks/gpu.py --models base --eager --record gpu-peers    # in one minute
     .venv/bin/python benchmarks/gpu.py --small    # anywhere: small models, prints only
 
 Updates of about 25,000 random target tokens (section 5.1), in batches formed by transduce's
@@ -15,8 +16,8 @@ transformers    MarianMTModel, bf16 autocast; the same compiled
 
 The share of the ceiling relates the arithmetic of the tokens (`peers/shapes.py`, without attention
 scores) to the fastest square matrix product in the same run. Without CUDA, autocast is off and
-models are compiled only with --compile. benchmarks/results/gpu/record.json is written only for full
-runs on a GPU; run nothing else on it at the same time.
+models are compiled only with --compile. benchmarks/results/gpu/record.json is written only on a
+GPU, without --small; run nothing else on it at the same time.
 """
 
 import argparse
@@ -94,12 +95,16 @@ def main() -> None:
     parser.add_argument(
         "--compile", action="store_true", help="compile without a GPU too; takes minutes"
     )
+    parser.add_argument("--eager", action="store_true", help="compile no peer")
+    parser.add_argument("--models", nargs="+", default=list(FULL.shapes), choices=FULL.shapes)
+    parser.add_argument("--record", default="gpu", help="name of the record")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.type == "cpu" and not arguments.small:
         raise SystemExit("no CUDA device available: try --small")
-    compiled = arguments.compile or device.type == "cuda"
-    plan = SMALL if arguments.small else FULL
+    compiled = arguments.compile or (device.type == "cuda" and not arguments.eager)
+    full = FULL._replace(shapes={name: FULL.shapes[name] for name in arguments.models})
+    plan = SMALL if arguments.small else full
     ceiling = measure_ceiling(plan.side, device)
     precision = choose_precision(TrainConfig(), device).name
     setup = {
@@ -111,10 +116,8 @@ def main() -> None:
     print(f"{setup['device']}; the ceiling is {setup['ceiling_tflops']} TFLOP/s; {precision}")
     rows: list[Row] = []
     # Without peers first: a peer's compiler may take longer than a GPU can be had.
-    for name, systems_timed in [
-        *((name, OURS) for name in plan.shapes),
-        (next(iter(plan.shapes)), None),
-    ]:
+    order = [*((name, OURS) for name in plan.shapes if compiled), (next(iter(plan.shapes)), None)]
+    for name, systems_timed in order:
         shape = plan.shapes[name]
         systems = make_systems(shape, plan.vocabulary, device=device, compiled=compiled)
         systems = itertools.islice(systems, systems_timed)
@@ -128,8 +131,9 @@ def main() -> None:
         print(table(timed), flush=True)
         rows = [row for row in rows if row["model"] != name] + timed
         if device.type == "cuda" and not arguments.small:
-            head = header("python benchmarks/gpu.py", *filter(find_spec, ["transformers"]))
-            write("gpu", {**head, **setup, **sizes, "rows": rows})
+            command = " ".join(["python benchmarks/gpu.py", *sys.argv[1:]])
+            head = header(command, *filter(find_spec, ["transformers"]))
+            write(arguments.record, {**head, **setup, **sizes, "rows": rows})
 
 
 def time_systems(

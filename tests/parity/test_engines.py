@@ -50,11 +50,7 @@ def both(
     torch_engine = TorchEngine(model, pad=corpus.tokenizer.pad, eos=0, device="cpu")
     ct2_engine = Ct2Engine(bundle, cache=Cache(cache))
     return list(
-        zip(
-            torch_engine.search(batch, config),
-            ct2_engine.search(batch, config, token_scores=False),
-            strict=True,
-        )
+        zip(torch_engine.search(batch, config), ct2_engine.search(batch, config), strict=True)
     )
 
 

@@ -283,7 +283,7 @@ def translate(
             retry_loops=not as_is,
             recase=not as_is,
             protect=tuple(protect or ()),
-            token_scores=as_json or confidence,
+            token_scores=as_json or confidence or nbest is not None,
         )
         batch_tokens = BATCH_TOKENS if batch_tokens is None else batch_tokens
         run = partial(

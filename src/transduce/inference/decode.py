@@ -62,7 +62,8 @@ class Extras:
     `protection.BUILT_IN` or regular expressions. The model needs placeholders."""
 
     token_scores: bool = True
-    """Return the log-probability of each piece even where it costs extra time."""
+    """Return log-probabilities even where they cost extra time: of each piece and, with a beam of
+    1, the sum."""
 
 
 DEFAULT_EXTRAS = Extras()

@@ -22,7 +22,8 @@ class Translation:
     """The sentence as given."""
     text: str
     score: float
-    """Log-probability over the length penalty; for a split sentence, the sum over its parts."""
+    """Log-probability over the length penalty; for a split sentence, the sum over its parts. NaN
+    if token scores were not requested and it is costly to compute."""
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
     """The generated pieces; each part ends in "</s>" unless the length limit cut it."""

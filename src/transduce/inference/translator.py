@@ -316,7 +316,8 @@ class Translator:
             retry_loops: translate repetitive output again, with repetition blocked.
             recase: translate sentences in capitals or title case in their usual case, unless they
                 have a prefix, and give the translation their case.
-            token_scores: return the log-probability of each piece even where it costs extra time.
+            token_scores: return log-probabilities even where they cost extra time: of each piece
+                and, with a beam of 1, `score`.
             prefix: beginning of every translation, or one per sentence.
             batch_tokens: batch size limit: rows x beam x longest source; memory grows with it.
             first_line: line number of the first sentence, for messages.

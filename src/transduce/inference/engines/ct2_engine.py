@@ -68,6 +68,9 @@ _MIN_ROWS, _MAX_HYPOTHESES = 8, 80
 """Rows x beam that a CPU's caches hold: with a beam, more take longer per sentence. The record
 (benchmarks/results/decoding-int8) has 16 as the best batch of CTranslate2 with a beam of 5."""
 
+_SHORTLIST_ROWS = 24
+"""Maximum sentences per batch with a shortlist: all of them share the pieces of each."""
+
 _NO_PENALTY = 1e-30  # as an exponent: a penalty of 1, without being 0
 _IMPOSSIBLE = -1e6  # below any log-probability: a masked piece was taken for lack of others
 
@@ -178,7 +181,7 @@ class Ct2Engine:
     ) -> list[list[Hypothesis]]:
         """Search the translations of some sentences; see `Engine.search`.
 
-        Token scores are computed in a second pass.
+        Token scores are computed in a second pass. Without them greedy search computes no sums.
 
         Raises:
             ValueError: for unsupported options, or if the logits are NaN or infinite.
@@ -188,6 +191,10 @@ class Ct2Engine:
             raise ValueError(f"CTranslate2 does not support {reason}; use the torch engine")
         model = self._model(self.plans.latency if len(requests) == 1 else self.plans.throughput)
         limits = self._limits(requests, config, constraints)
+        masked = any(request.prefix for request in requests)
+        masked = masked or bool(constraints.no_repeat or constraints.min_length)
+        # Greedy search compares logits: without sums it needs no softmax.
+        sums = token_scores or masked or config.beam > 1
 
         def search(groups: Sequence[_Group]) -> dict[int, list[Ct2Hypothesis]]:
             batches = [
@@ -198,19 +205,20 @@ class Ct2Engine:
                 )
                 for group in groups
             ]
-            results = model.search(batches, beam=config.beam, constraints=constraints)
+            results = model.search(batches, beam=config.beam, constraints=constraints, sums=sums)
             chain = itertools.chain.from_iterable
             return dict(zip(chain(groups), chain(results), strict=True))
 
         rows = MAX_ROWS
         if self._device == "cpu":
-            rows = min(MAX_ROWS, max(_MIN_ROWS, _MAX_HYPOTHESES // config.beam))
+            rows = min(
+                _SHORTLIST_ROWS if self._shortlist else MAX_ROWS,
+                max(_MIN_ROWS, _MAX_HYPOTHESES // config.beam),
+            )
         workers = self.plans.throughput.workers
         groups = list(_group_by_length(requests, workers=workers, most=rows))
         results = search(groups)
         results |= search(_groups_to_repeat(groups, limits, results))
-        masked = any(request.prefix for request in requests)
-        masked = masked or bool(constraints.no_repeat or constraints.min_length)
         pairs = [(r.source, best.ids) for i, r in enumerate(requests) for best in results[i]]
         scores = iter(model.score(pairs) if token_scores or masked else [()] * len(pairs))
         rescored = [
@@ -219,7 +227,8 @@ class Ct2Engine:
         ]
         # The comparison also drops NaN.
         valid = [
-            [best for best in hypotheses if best.log_prob > _IMPOSSIBLE] for hypotheses in rescored
+            [best for best in hypotheses if not sums or best.log_prob > _IMPOSSIBLE]
+            for hypotheses in rescored
         ]
         return [rank(hypotheses, beam=config.beam, constrained=False) for hypotheses in valid]
 

@@ -12,6 +12,7 @@ float32 by default, because only that gives torch's translations; "auto" measure
 import hashlib
 import itertools
 import json
+import math
 import os
 import platform
 import time
@@ -74,7 +75,7 @@ class Ct2Hypothesis(NamedTuple):
     ids: Ids
     """With EOS at the end, if it was reached."""
     total: float
-    """Sum of log-probabilities, without the prefix's."""
+    """Sum of log-probabilities, without the prefix's; NaN if it was not asked for."""
 
 
 class Ct2Model:
@@ -112,7 +113,12 @@ class Ct2Model:
             )
 
     def search(
-        self, batches: Sequence[SearchBatch], *, beam: int, constraints: DecodingConstraints
+        self,
+        batches: Sequence[SearchBatch],
+        *,
+        beam: int,
+        constraints: DecodingConstraints,
+        sums: bool = True,
     ) -> list[list[list[Ct2Hypothesis]]]:
         """Return the hypotheses of each sentence of each batch.
 
@@ -120,8 +126,11 @@ class Ct2Model:
             batches: computed in parallel.
             beam: beam size, and number of hypotheses per sentence.
             constraints: minimum length and repetition.
+            sums: whether the hypotheses' sums of log-probabilities are needed.
         """
-        pending = [self._submit(batch, beam=beam, constraints=constraints) for batch in batches]
+        pending = [
+            self._submit(batch, beam=beam, constraints=constraints, sums=sums) for batch in batches
+        ]
         return [
             [
                 [
@@ -130,7 +139,9 @@ class Ct2Model:
                         tuple(self._ids[piece] for piece in pieces),
                         score * len(pieces) ** batch.exponent,
                     )
-                    for pieces, score in zip(result.hypotheses, result.scores, strict=True)
+                    for pieces, score in zip(
+                        result.hypotheses, result.scores if sums else [math.nan], strict=True
+                    )
                 ]
                 for result in (search.result() for search in searches)
             ]
@@ -157,7 +168,9 @@ class Ct2Model:
             for i, (_, target) in enumerate(pairs)
         ]
 
-    def _submit(self, batch: SearchBatch, *, beam: int, constraints: DecodingConstraints):
+    def _submit(
+        self, batch: SearchBatch, *, beam: int, constraints: DecodingConstraints, sums: bool
+    ):
         prefixes = [self._to_pieces(request.prefix) for request in batch.requests]
         return self._translator.translate_batch(
             [self._to_source_pieces(request.source) for request in batch.requests],
@@ -171,7 +184,7 @@ class Ct2Model:
             min_decoding_length=constraints.min_length,
             no_repeat_ngram_size=constraints.no_repeat,
             use_vmap=self._has_shortlist,
-            return_scores=True,
+            return_scores=sums,
             return_end_token=True,
         )
 

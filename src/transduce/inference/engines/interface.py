@@ -58,7 +58,8 @@ class Engine(Protocol):
             config: beam size, α and the length limit.
             constraints: the call's constraints.
             token_scores: whether the log-probability of each piece is needed. If not, an engine
-                that computes them at extra cost may leave `Hypothesis.log_probs` empty.
+                that computes them at extra cost may leave `Hypothesis.log_probs` empty, and with a
+                beam of 1 `log_prob` and `score` NaN.
 
         Returns:
             For each sentence its hypotheses, best first: at least one, at most `config.beam`.

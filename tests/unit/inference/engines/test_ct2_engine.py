@@ -170,6 +170,15 @@ def test_where_no_detail_is_wanted_the_translations_are_the_same(engine: Ct2Engi
     assert [[replace(item, log_probs=()) for item in some] for some in detailed] == result
 
 
+def test_greedy_search_without_token_scores_computes_no_sum(engine: Ct2Engine):
+    config = SearchConfig(beam=1)
+
+    result = engine.search(REQUESTS, config, token_scores=False)
+
+    assert ids_of(result) == ids_of(engine.search(REQUESTS, config))
+    assert all(math.isnan(item.log_prob) and math.isnan(item.score) for (item,) in result)
+
+
 def test_a_prefix_begins_the_translation_and_counts(engine: Ct2Engine, exact: TorchEngine):
     requests = [Request((5, 7, 11), prefix=(29, 31)), Request((13, 2))]
     config = SearchConfig(beam=1)

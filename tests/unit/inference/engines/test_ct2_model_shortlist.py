@@ -85,11 +85,10 @@ def test_what_was_searched_before_makes_no_difference(bundle: Bundle, cache: Cac
     alone = [Ct2Engine(bundle, shortlist=SHORT, cache=cache) for _ in requests]
     engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
 
-    result = [engine.search([request], config, token_scores=False) for request in requests]
+    result = [engine.search([request], config) for request in requests]
 
     assert result == [
-        fresh.search([request], config, token_scores=False)
-        for fresh, request in zip(alone, requests, strict=True)
+        fresh.search([request], config) for fresh, request in zip(alone, requests, strict=True)
     ]
 
 
