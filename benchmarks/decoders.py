@@ -26,6 +26,7 @@ CT2_BATCHES = (16, 32, 64, 128, 256)
 
 SHORTLIST = "ours, int8, shortlist"
 STUDENT, STUDENT_SHORTLIST = "student, int8", "student, int8, shortlist"
+STUDENT_BEAM = "student, int8, shortlist, beam 3"
 BEST = "CTranslate2 at its best"
 
 Ids = Sequence[int]
@@ -81,6 +82,7 @@ def transduce_system(
     kind: str = "float32",
     shortlist: bool = False,
     student: bool = False,
+    most_beams: int = BEAMS[-1],
 ) -> System:
     """Load an engine of transduce; CTranslate2 forms batches itself and gets all sentences."""
     cache, bundle = Cache(task.folder / "cache"), task.student if student else task.bundle
@@ -105,7 +107,7 @@ def transduce_system(
     )
 
     def translate(sources: Sequence[Ids], beam: int) -> list[list[int]]:
-        config = replace(bundle.search, beam=beam)
+        config = replace(bundle.search, beam=min(beam, most_beams))
 
         def translate_batch(batch: Sequence[Ids]) -> list[list[int]]:
             requests = [Request(tuple(source)) for source in batch]
@@ -263,6 +265,14 @@ SYSTEMS: Mapping[str, Callable[[Task], System]] = {
     STUDENT: partial(transduce_system, engine="ctranslate2", kind="int8", student=True),
     STUDENT_SHORTLIST: partial(
         transduce_system, engine="ctranslate2", kind="int8", shortlist=True, student=True
+    ),
+    STUDENT_BEAM: partial(
+        transduce_system,
+        engine="ctranslate2",
+        kind="int8",
+        shortlist=True,
+        student=True,
+        most_beams=3,
     ),
     BEST: partial(ctranslate2_system, tuned=True),
     "CTranslate2 int8": partial(ctranslate2_system, tuned=True, kind="int8"),

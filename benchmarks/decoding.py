@@ -14,7 +14,8 @@ ours, torch bfloat16      the same with `--compute-type bfloat16`
 ours, ctranslate2         as `--engine auto` chooses: float32, workers and threads by measurement
 ours, int8                the same with `--compute-type int8`
 ours, int8, shortlist     also with `--shortlist`, if the benchmark is given one
-student, int8             the same two for a distilled model, if the benchmark is given one
+student, int8             the same two for a distilled model, if the benchmark is given one;
+                          with a shortlist also a beam of 3 beside the others' 5
 CTranslate2 at its best   the converted model; threads, workers and `max_batch_size` by the same
                           measurement; one thread for one sentence
 CTranslate2 int8          the same, with `compute_type="int8"`
@@ -47,6 +48,7 @@ from decoders import (
     BEST,
     SHORTLIST,
     STUDENT,
+    STUDENT_BEAM,
     STUDENT_SHORTLIST,
     SYSTEMS,
     Ids,
@@ -159,8 +161,9 @@ def measure_shape(
 ) -> Row:
     """Measure all systems on a model; without references its weights are random."""
     single, rounds = counts
-    left_out = {SHORTLIST, STUDENT_SHORTLIST} if shortlist is None else set[str]()
-    left_out |= {STUDENT, STUDENT_SHORTLIST} if student is None else set[str]()
+    searches = {STUDENT_SHORTLIST, STUDENT_BEAM}
+    left_out = {SHORTLIST, *searches} if shortlist is None else set[str]()
+    left_out |= {STUDENT, *searches} if student is None else set[str]()
     if not bfloat16_units(torch.device("cpu")):
         left_out |= {name for name in SYSTEMS if "bfloat16" in name}
     with tempfile.TemporaryDirectory() as folder:
@@ -179,9 +182,10 @@ def measure_shape(
                 random=references is None,
             )
             systems[name] = SystemProcess(name, task)
-        rows = [
-            row for beam in BEAMS for row in time_systems(systems, sources, beam, single, rounds)
-        ]
+        rows: list[Row] = []
+        for beam in BEAMS:
+            timed = {name: s for name, s in systems.items() if beam > 1 or name != STUDENT_BEAM}
+            rows += time_systems(timed, sources, beam, single, rounds)
         for system in systems.values():
             system.stop()
     if references is not None:
