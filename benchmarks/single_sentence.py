@@ -21,7 +21,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -110,7 +110,7 @@ def measure(bundle: Bundle, sources: Sequence[Sequence[int]], beam: int) -> dict
 
 
 @contextmanager
-def timed_parts() -> Iterator[dict[str, float]]:
+def timed_parts() -> Generator[dict[str, float]]:
     """Collect the seconds within the decoder's beginning and its steps."""
     seconds = {"encoder": 0.0, "steps": 0.0}
     methods = {"encoder": FusedDecoder.__init__, "steps": FusedDecoder.step}
