@@ -193,8 +193,9 @@ class Ct2Engine:
         limits = self._limits(requests, config, constraints)
         masked = any(request.prefix for request in requests)
         masked = masked or bool(constraints.no_repeat or constraints.min_length)
-        # Greedy search compares logits: without sums it needs no softmax.
-        sums = token_scores or masked or config.beam > 1
+        # Greedy search compares logits: without sums it needs no softmax. In the precisions of a GPU
+        # logits can overflow, which the sums show.
+        sums = token_scores or masked or config.beam > 1 or self._device != "cpu"
 
         def search(groups: Sequence[_Group]) -> dict[int, list[Ct2Hypothesis]]:
             batches = [

@@ -179,6 +179,17 @@ def test_greedy_search_without_token_scores_computes_no_sum(engine: Ct2Engine):
     assert all(math.isnan(item.log_prob) and math.isnan(item.score) for (item,) in result)
 
 
+def test_on_a_gpu_greedy_search_always_computes_sums(
+    engine: Ct2Engine, monkeypatch: pytest.MonkeyPatch
+):
+    """They show logits that overflow in float16."""
+    monkeypatch.setattr(engine, "_device", "cuda")  # the model is loaded already, on the CPU
+
+    result = engine.search(REQUESTS, SearchConfig(beam=1), token_scores=False)
+
+    assert all(math.isfinite(item.log_prob) for (item,) in result)
+
+
 def test_a_prefix_begins_the_translation_and_counts(engine: Ct2Engine, exact: TorchEngine):
     requests = [Request((5, 7, 11), prefix=(29, 31)), Request((13, 2))]
     config = SearchConfig(beam=1)
