@@ -193,7 +193,7 @@ class Ct2Engine:
         limits = self._limits(requests, config, constraints)
         masked = any(request.prefix for request in requests)
         masked = masked or bool(constraints.no_repeat or constraints.min_length)
-        # Greedy search compares logits: without sums it needs no softmax. In the precisions of a GPU
+        # Greedy search compares logits: without sums it needs no softmax. In a GPU's precisions
         # logits can overflow, which the sums show.
         sums = token_scores or masked or config.beam > 1 or self._device != "cpu"
 
