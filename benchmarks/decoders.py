@@ -24,8 +24,6 @@ BEAMS = (1, 5)
 CT2_BATCHES = (16, 32, 64, 128, 256)
 """Batch sizes that are tried for CTranslate2."""
 
-SHORTLIST = "ours, int8, shortlist"
-STUDENT, STUDENT_SHORTLIST = "student, int8", "student, int8, shortlist"
 STUDENT_BEAM = "student, int8, shortlist, beam 3"
 BEST = "CTranslate2 at its best"
 
@@ -261,9 +259,11 @@ SYSTEMS: Mapping[str, Callable[[Task], System]] = {
     "ours, torch bfloat16": partial(transduce_system, engine="torch", kind="bfloat16"),
     "ours, ctranslate2": partial(transduce_system, engine="ctranslate2"),
     "ours, int8": partial(transduce_system, engine="ctranslate2", kind="int8"),
-    SHORTLIST: partial(transduce_system, engine="ctranslate2", kind="int8", shortlist=True),
-    STUDENT: partial(transduce_system, engine="ctranslate2", kind="int8", student=True),
-    STUDENT_SHORTLIST: partial(
+    "ours, int8, shortlist": partial(
+        transduce_system, engine="ctranslate2", kind="int8", shortlist=True
+    ),
+    "student, int8": partial(transduce_system, engine="ctranslate2", kind="int8", student=True),
+    "student, int8, shortlist": partial(
         transduce_system, engine="ctranslate2", kind="int8", shortlist=True, student=True
     ),
     STUDENT_BEAM: partial(

@@ -42,19 +42,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from decoders import (
-    BATCH,
-    BEAMS,
-    BEST,
-    SHORTLIST,
-    STUDENT,
-    STUDENT_BEAM,
-    STUDENT_SHORTLIST,
-    SYSTEMS,
-    Ids,
-    Task,
-    run_system,
-)
+from decoders import BATCH, BEAMS, BEST, STUDENT_BEAM, SYSTEMS, Ids, Task, run_system
 from peers.shapes import SHAPES
 from record import ROOT, header, read_lines, write
 
@@ -161,11 +149,13 @@ def measure_shape(
 ) -> Row:
     """Measure all systems on a model; without references its weights are random."""
     single, rounds = counts
-    searches = {STUDENT_SHORTLIST, STUDENT_BEAM}
-    left_out = {SHORTLIST, *searches} if shortlist is None else set[str]()
-    left_out |= {STUDENT, *searches} if student is None else set[str]()
-    if not bfloat16_units(torch.device("cpu")):
-        left_out |= {name for name in SYSTEMS if "bfloat16" in name}
+    available = {
+        "shortlist": shortlist is not None,
+        "student": student is not None,
+        "bfloat16": bfloat16_units(torch.device("cpu")),
+    }
+    missing = [word for word, is_available in available.items() if not is_available]
+    left_out = {name for name in SYSTEMS if any(word in name for word in missing)}
     with tempfile.TemporaryDirectory() as folder:
         systems: dict[str, SystemProcess] = {}
         for name in SYSTEMS:

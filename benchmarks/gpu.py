@@ -115,8 +115,9 @@ def main() -> None:
     sizes = {name: getattr(plan, name) for name in ("vocabulary", "tokens", "batches", "rounds")}
     print(f"{setup['device']}; the ceiling is {setup['ceiling_tflops']} TFLOP/s; {precision}")
     rows: list[Row] = []
-    # Without peers first: a peer's compiler may take longer than a GPU can be had.
-    order = [*((name, OURS) for name in plan.shapes if compiled), (next(iter(plan.shapes)), None)]
+    order: list[tuple[str, int | None]] = [(name, None) for name in plan.shapes]
+    if compiled:  # without peers first: a compiler may take longer than a GPU can be had
+        order = [*((name, OURS) for name in plan.shapes), order[0]]
     for name, systems_timed in order:
         shape = plan.shapes[name]
         systems = make_systems(shape, plan.vocabulary, device=device, compiled=compiled)
@@ -131,8 +132,7 @@ def main() -> None:
         print(table(timed), flush=True)
         rows = [row for row in rows if row["model"] != name] + timed
         if device.type == "cuda" and not arguments.small:
-            command = " ".join(["python benchmarks/gpu.py", *sys.argv[1:]])
-            head = header(command, *filter(find_spec, ["transformers"]))
+            head = header("python " + " ".join(sys.argv), *filter(find_spec, ["transformers"]))
             write(arguments.record, {**head, **setup, **sizes, "rows": rows})
 
 
@@ -158,7 +158,7 @@ def time_systems(
         given = batches if system.startswith("ours") else moved
         try:
             taken, memory[system] = time_pass(updates[system], given, device)
-        except Exception as error:  # of the compiler, or out of memory, or a time limit
+        except (RuntimeError, TimeoutError) as error:  # of the compiler, or out of memory
             return str(error).strip().partition("\n")[0] or type(error).__name__
         print(f"{name}, {system}, round {round_number}: {taken:.2f} s", file=sys.stderr, flush=True)
         if round_number > 0:

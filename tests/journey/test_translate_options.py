@@ -1,6 +1,7 @@
 """What can be asked of a decoder, asked through the command line of a trained model."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,11 @@ def test_an_n_best_list_has_so_many_different_lines(translated: Transduce):
 
 def test_an_n_best_list_widens_the_beam(translated: Transduce):
     assert len(texts(translated("--nbest", 7, stdin=b"1 2 3\n"))) == 7
+
+
+def test_an_n_best_list_of_greedy_search_has_its_score(translated: Transduce):
+    (greedy,) = texts(translated("--beam", 1, "--nbest", 1, stdin=b"1 2 3\n"))
+    assert math.isfinite(float(greedy.split("\t")[2]))
 
 
 def test_json_has_scores_pieces_and_the_others(translated: Transduce):

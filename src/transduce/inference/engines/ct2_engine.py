@@ -181,7 +181,8 @@ class Ct2Engine:
     ) -> list[list[Hypothesis]]:
         """Search the translations of some sentences; see `Engine.search`.
 
-        Token scores are computed in a second pass. Without them greedy search computes no sums.
+        Token scores are computed in a second pass. On a CPU greedy search
+        computes no sums without them.
 
         Raises:
             ValueError: for unsupported options, or if the logits are NaN or infinite.

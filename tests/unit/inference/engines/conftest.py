@@ -1,7 +1,8 @@
 """Small bundles that CTranslate2 can express, and a machine of two cores."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.ct2_model import Cache
+from transduce.inference.engines.ct2_runtime import Ct2Hypothesis, Ct2Model, SearchBatch
 from transduce.inference.engines.forking import preserve_thread_count
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
@@ -82,3 +84,19 @@ def bundle(tokenizer: Tokenizer, shape: ModelConfig) -> Bundle:
 @pytest.fixture
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
     return Cache(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the batches that CTranslate2 is given from now on."""
+    sizes: list[int] = []
+    search = Ct2Model.search
+
+    def counting(
+        model: Ct2Model, batches: Sequence[SearchBatch], **options: Any
+    ) -> list[list[list[Ct2Hypothesis]]]:
+        sizes.extend(len(batch.requests) for batch in batches)
+        return search(model, batches, **options)
+
+    monkeypatch.setattr(Ct2Model, "search", counting)
+    return sizes

@@ -4,7 +4,6 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import ctranslate2
 import pytest
@@ -15,7 +14,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import Cache
-from transduce.inference.engines.ct2_runtime import Ct2Hypothesis, Ct2Model, Plan, SearchBatch
+from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.interface import Engine
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
@@ -111,22 +110,11 @@ def test_given_translations_are_scored_as_torch_scores_them(engine: Ct2Engine, e
 
 @pytest.mark.parametrize(("beam", "rows"), [(1, 64), (5, 16), (10, 8), (30, 8)])
 def test_batches_have_fewer_rows_with_a_larger_beam(
-    engine: Ct2Engine, monkeypatch: pytest.MonkeyPatch, beam: int, rows: int
+    engine: Ct2Engine, batch_sizes: list[int], beam: int, rows: int
 ):
-    sizes: list[int] = []
-    search = Ct2Model.search
-
-    def counting(
-        model: Ct2Model, batches: Sequence[SearchBatch], **options: Any
-    ) -> list[list[list[Ct2Hypothesis]]]:
-        sizes.extend(len(batch.requests) for batch in batches)
-        return search(model, batches, **options)
-
-    monkeypatch.setattr(Ct2Model, "search", counting)
-
     engine.search([REQUESTS[0]] * 200, SearchConfig(beam=beam, extra=1))
 
-    assert max(sizes) == rows
+    assert max(batch_sizes) == rows
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])

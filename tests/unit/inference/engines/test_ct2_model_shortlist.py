@@ -145,3 +145,11 @@ def test_what_is_no_shortlist_is_refused(
 
     with pytest.raises(ValueError, match=message):
         read_shortlist(tmp_path / "odd", pieces)
+
+
+def test_batches_with_a_shortlist_are_small(bundle: Bundle, cache: Cache, batch_sizes: list[int]):
+    engine = Ct2Engine(bundle, shortlist=SHORT, cache=cache)
+
+    engine.search([ONE] * 100, SearchConfig(beam=1, extra=1))
+
+    assert max(batch_sizes) == 24
