@@ -172,7 +172,8 @@ def test_an_n_best_list_widens_the_beam(translated: Transduce):
 
 
 def test_an_n_best_list_of_greedy_search_has_its_score(translated: Transduce):
-    (greedy,) = texts(translated("--beam", 1, "--nbest", 1, stdin=b"1 2 3\n"))
+    greedy_search = "--engine", "ctranslate2", "--beam", 1, "--nbest", 1
+    (greedy,) = texts(translated(*greedy_search, stdin=b"1 2 3\n"))
     assert math.isfinite(float(greedy.split("\t")[2]))
 
 
