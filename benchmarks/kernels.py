@@ -56,6 +56,8 @@ def main() -> None:
             "attention, 64 pieces": attention(length=64, rows=64),
             "attention, 128 pieces": attention(length=128, rows=32),
             "attention, 256 pieces": attention(length=256, rows=16),
+            "attention, 64 pieces, bfloat16": attention(length=64, rows=64, dtype=torch.bfloat16),
+            "attention, 256 pieces, bfloat16": attention(length=256, rows=16, dtype=torch.bfloat16),
             "a mask, added": added_mask(),
             "softmax, 13 pieces": short_rows(torch.float32),
             "softmax, 13 pieces, bfloat16": short_rows(torch.bfloat16),
@@ -100,9 +102,13 @@ def format_row(fast: float, readable: float) -> dict[str, float]:
     }
 
 
-def attention(*, length: int, rows: int) -> tuple[Function, Function]:
+def attention(
+    *, length: int, rows: int, dtype: torch.dtype = torch.float32
+) -> tuple[Function, Function]:
     """Equation (1) written out, and torch's fused kernel: causal, forward and backward pass."""
-    queries, keys, values = (torch.randn(rows, 4, length, 32, requires_grad=True) for _ in range(3))
+    queries, keys, values = (
+        torch.randn(rows, 4, length, 32, dtype=dtype, requires_grad=True) for _ in range(3)
+    )
 
     def fast() -> None:
         mixed = scaled_dot_product_attention_cpu(queries, keys, values, causal=True)

@@ -17,10 +17,11 @@ The loops read the same prepared batches from a file; the two toolkits read the 
 tokens and form batches by tokens themselves. Peers are measured with their defaults, in float32;
 with environment variables that make glibc keep freed memory, as transduce does by itself; and the
 loops also with torch's autocast to bfloat16, which users would have to add. Every measurement is a
-subprocess with untimed warm-up updates; systems are measured in turn, and medians of the rounds
-reported. The share of the ceiling relates the arithmetic of the tokens (`shapes.flops`) to the
-fastest matrix product of 2,048 cubed in the same precision in this run. `learning.py` compares what
-the systems learn from equal tokens.
+subprocess, which passes the timed batches once before: bfloat16 products are compiled for each
+shape. (The toolkits form their own batches and have a few untimed updates.) Systems are measured in
+turn, and medians of the rounds reported. The share of the ceiling relates the arithmetic of the
+tokens (`shapes.flops`) to the fastest matrix product of 2,048 cubed in the same precision in this
+run. `learning.py` compares what the systems learn from equal tokens.
 
 On a processor without bfloat16 units, measure the settings in float32 and keep another record:
 
@@ -92,8 +93,7 @@ def measure_all(arguments: argparse.Namespace, work: str) -> dict[str, object]:
     updates = {model: arguments.updates or SHAPES[model].updates for model in arguments.models}
     rounds = dict(zip(arguments.models, rounds_per_model(arguments), strict=True))
     report_progress("preparing the corpus")
-    most_updates = max(SHAPES[model].warm + count for model, count in updates.items())
-    corpus_info = run_own("prepare.py", str(arguments.folder), work, str(most_updates))
+    corpus_info = run_own("prepare.py", str(arguments.folder), work, str(max(updates.values())))
     ceilings = [measure_ceilings()]
     measurements: dict[str, dict[Variant, list[Measurement]]] = {}
     for model in arguments.models:

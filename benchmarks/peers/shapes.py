@@ -18,7 +18,7 @@ class Shape(NamedTuple):
     d_ff: int
     heads: int
     warm: int
-    """Warm-up updates, not timed."""
+    """Warm-up updates of the toolkits, not timed; the loops pass the timed batches before."""
     updates: int
     """Timed updates; a multiple of `warm`, the reporting interval of the toolkits."""
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.model.attention import Attention, KeyValue, scaled_dot_product_attention
-from transduce.model.kernels import scaled_dot_product_attention_cpu
+from transduce.model.kernels import fastest_attention, scaled_dot_product_attention_cpu
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -117,3 +117,20 @@ def test_without_a_memory_attention_is_to_the_input_itself(causal: bool):
     assert torch.equal(
         attention(x, causal=causal), attention(x, attention.project_kv(x), causal=causal)
     )
+
+
+def test_training_in_bfloat16_avoids_torchs_slow_backward_kernel(monkeypatch: pytest.MonkeyPatch):
+    calls: list[int] = []
+
+    def kernel(queries: Tensor, *others: Tensor, **settings: object) -> Tensor:
+        calls.append(queries.size(2))
+        return queries
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", kernel)
+    for length in (64, 256, 257):  # a longer one would take memory of its square
+        heads = torch.randn(1, 1, length, 4, dtype=torch.bfloat16, requires_grad=True)
+        fastest_attention(heads, heads, heads, mask=None, causal=True).sum().backward()
+        with torch.no_grad():
+            fastest_attention(heads, heads, heads, mask=None, causal=True)
+
+    assert calls == [64, 256, 257, 257]
