@@ -72,7 +72,9 @@ def machine() -> dict[str, object]:
         "processor": ", ".join(sorted(names)) or platform.processor(),
         "cores": sum(line.startswith("processor") for line in lines),
         "cores_used": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "vector_units": [flag for flag in ("avx2", "avx512f", "avx512_bf16") if flag in flags],
+        "vector_units": [
+            flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flag in flags
+        ],
         "system": platform.system(),
         "python": platform.python_version(),
     }
