@@ -31,7 +31,7 @@ LAST = "checkpoints/update-00000080"
 SAME_MACHINE = (
     EXPECTED["torch"] == str(torch.__version__)
     and EXPECTED["cpu"] == torch.backends.cpu.get_cpu_capability()
-    and EXPECTED["bfloat16_units"] == bool(bfloat16_units(torch.device("cpu")))
+    and EXPECTED["bfloat16_units"] == bfloat16_units(torch.device("cpu"))
 )
 """Other kernels of torch, and other CPUs of the same kernels, round otherwise: then values are
 close, not equal to the bit."""

@@ -15,12 +15,13 @@ from transduce.model.local_attention import local_attention
 WRITTEN_OUT_MAX_SCORES = 48 * 48
 """Scores per head (queries x memory) up to which a CPU takes the written-out equation (1).
 
-The record (benchmarks/results/kernels) has it 1.35 times as fast as torch's fused kernel at 16
-pieces, 1.08 times at 48 and 0.97 times at 64."""
+The record (benchmarks/results/kernels) has it 1.10 times as fast as torch's fused kernel at 48
+pieces and 0.90 times at 64."""
 
-BFLOAT16_MAX_SCORES = 256 * 256
-"""The same where bfloat16 is trained: there the backward pass of torch's kernel takes several times
-as long. Longer sentences keep it for its memory, which is linear in their length."""
+BFLOAT16_MAX_SCORES = 257 * 257
+"""The same in training in bfloat16, for the longest sentences of the default limit, with EOS: it is
+6.1 times as fast at 64 pieces and 2.3 times at 256, since the backward pass of torch's kernel is
+slow. Longer ones keep that kernel, whose memory is linear in their length."""
 
 LANES = 16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 8
 """Single-precision numbers per vector register of this processor."""
