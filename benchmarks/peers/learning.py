@@ -9,7 +9,7 @@ biases in attention, final normalizations and additional dropout, and without PA
 
 import json
 import sys
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Protocol
 
@@ -177,7 +177,7 @@ def main(name: str, model: str, folder: Path, *, updates: int, dropout: float, d
     )
     before, tokens = validation_loss(learner, validation_set), 0
     torch.manual_seed(draw)
-    for number, batch in enumerate(islice(loop.endless(train), updates), start=1):
+    for number, batch in enumerate(islice(cycle(train.batches), updates), start=1):
         learner.learn(batch, learning_rates(number, config=config, d_model=shape.d_model)[0])
         tokens += train.tokens(batch)
     after = validation_loss(learner, validation_set)

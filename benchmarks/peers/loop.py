@@ -4,10 +4,9 @@ Started as `PYTHON PROGRAM MODEL FOLDER UPDATES [--precision P]`, each prints on
 """
 
 import argparse
-import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -92,8 +91,3 @@ def run(build: Build, *, package: str, precision: str = "float32") -> None:
 def autocast(precision: str) -> torch.autocast:
     """Return torch's autocast, as in its tutorial."""
     return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
-
-
-def endless(corpus: Corpus) -> Iterator[Ready]:
-    """Repeat the batches endlessly."""
-    return itertools.cycle(corpus.batches)

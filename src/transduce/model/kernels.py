@@ -54,9 +54,8 @@ def fastest_attention(
     if radius:
         return local_attention(queries, keys, values, radius=radius, mask=mask, causal=causal)
     trained = queries.dtype == torch.bfloat16 and torch.is_grad_enabled()
-    short = queries.size(2) * keys.size(2) <= (
-        BFLOAT16_MAX_SCORES if trained else WRITTEN_OUT_MAX_SCORES
-    )
+    limit = BFLOAT16_MAX_SCORES if trained else WRITTEN_OUT_MAX_SCORES
+    short = queries.size(2) * keys.size(2) <= limit
     # With dropout torch has no fused kernel on a CPU, and a slower draw.
     if queries.device.type == "cpu" and (short or dropout):
         return scaled_dot_product_attention_cpu(
