@@ -24,12 +24,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 from record import header, read_lines, write
+from server import run_server
 
 from transduce.evaluation.significance import System, compare_systems
 from transduce.memory.store import Entry, TranslationMemory
@@ -110,20 +110,6 @@ def train_model(parts: dict[str, Pairs], work: Path, *, updates: int | None) -> 
     subprocess.run(command, check=True)
 
 
-@contextmanager
-def run_server(run: Path, store: Path, log: Path) -> Generator[str]:
-    """Run a server; yield its address."""
-    command = [*COMMAND, "serve", str(run), "--memory", str(store), "--port", "0", "--quiet"]
-    with log.open("w") as stream, subprocess.Popen(command, stderr=stream) as process:
-        try:
-            while not (ready := re.search(r"ready at (\S+):", log.read_text())):
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.1)
-            yield ready[1].rstrip("/")
-        finally:
-            process.terminate()
-
-
 def post_json(address: str, path: str, **fields: object) -> dict[str, object]:
     """POST a JSON request; return the response."""
     body = json.dumps({**LANGUAGES, **fields}).encode()
@@ -186,8 +172,8 @@ def main() -> None:
     store = work / "company.db"
     for leftover in work.glob("*.db*"):
         leftover.unlink()
-    log = work / "server.log"
-    with run_server(company, store, log) as address:
+    with run_server(str(company), "--memory", str(store), "--quiet") as server:
+        address = server.url
         second_before = translate_sources(address, parts["second"])
         first_before = translate_sources(address, parts["first"])
         informal_before = translate_sources(address, parts["informal"])
@@ -203,7 +189,7 @@ def main() -> None:
         code, _ = run_adapt(company, store)
         adapting = time.perf_counter() - started
         assert code == 0, "the adaptation was refused"
-        while "a new model was loaded" not in log.read_text():
+        while "a new model was loaded" not in server.log.read_text():
             time.sleep(0.2)
         second_after = translate_sources(address, parts["second"])
         informal_after = translate_sources(address, parts["informal"])

@@ -10,17 +10,16 @@ translations. Writes results/deepl/record.json.
 
 import ast
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from record import header, write
+from server import run_server
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import Languages
@@ -106,23 +105,6 @@ def copied_directions(texts: Mapping[str, str], model: Path | None, *, folder: P
     ]
 
 
-@contextmanager
-def run_server(models: list[Path], keys: Path) -> Iterator[str]:
-    """Serve models; yield the URL."""
-    keys.write_text(f"{KEY}\n")
-    command = [sys.executable, "-m", "transduce", "serve", *map(str, models), "--port", "0"]
-    command += ["--quiet", "--engine", "torch", "--api-keys", str(keys)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        while not (match := re.search(r"ready at (\S+?)/:", process.stderr.readline())):
-            assert process.poll() is None, "the server ended"
-        yield match[1]
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
 def run_suite(checkout: Path, url: str, *, folder: Path) -> dict[str, str]:
     """Run the suite; return each test's outcome: passed, skipped, or the failure."""
     (folder / "pydantic_shim.py").write_text(SHIM)
@@ -154,8 +136,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         models = copied_directions(example_texts(checkout), model, folder=folder)
-        with run_server(models, folder / "keys") as url:
-            outcomes = run_suite(checkout, url, folder=folder)
+        keys = folder / "keys"
+        keys.write_text(f"{KEY}\n")
+        options = ["--quiet", "--engine", "torch", "--api-keys", str(keys)]
+        with run_server(*map(str, models), *options) as server:
+            outcomes = run_suite(checkout, server.url, folder=folder)
     results = list(outcomes.values())
     head = subprocess.run(
         ["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True

@@ -17,10 +17,11 @@ import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from record import RESULTS, header, outcome, read_lines, write
+from record import RESULTS, bleu_of, header, outcome, read_lines, write
 
 from transduce.config import load_recipe
 from transduce.evaluation.scoring import EvaluationResult
@@ -158,7 +159,7 @@ def file_pair(part: str, name: str) -> str:
 def bleu(scored_set: EvaluationResult | None) -> float:
     """Return the BLEU of a scored set."""
     assert scored_set, "a set of this name is in the settings"
-    return round(next(score.value for score in scored_set.scores if score.name == "BLEU"), 2)
+    return round(bleu_of(asdict(scored_set)), 2)
 
 
 def mean(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

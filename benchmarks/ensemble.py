@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from record import RESULTS, header, read_lines, write
+from record import RESULTS, bleu_of, header, read_lines, write
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.config import load_recipe
@@ -44,7 +44,7 @@ def main() -> None:
         scored[name] = {
             "bleu": round(score.score, 2),
             "signature": str(bleu.get_signature()),
-            "alone": [single_bleu(run, name) for run in runs],
+            "alone": [round(bleu_of(results(run)[name]), 2) for run in runs],
             "seconds": round(time.perf_counter() - started, 1),
         }
         print(f"{name}: {score.score:.2f} together, {scored[name]['alone']} alone")
@@ -74,12 +74,6 @@ def translate(runs: Sequence[Path], source: Path, out: Path) -> None:
     for other in others:
         command += ["--with", other]
     subprocess.run([*command, "-o", str(out)], check=True)
-
-
-def single_bleu(run: Path, name: str) -> float:
-    """Return the BLEU of a single run on a set."""
-    scores = results(run)[name]["scores"]  # type: ignore[index]
-    return round(next(score["value"] for score in scores if score["name"] == "BLEU"), 2)
 
 
 def results(run: Path) -> dict[str, object]:

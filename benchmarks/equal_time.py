@@ -16,11 +16,11 @@ was trained before their time begins. They have no way to end in time: both vali
 stopped when the time is over, eole at its last checkpoint. Test sets are translated afterwards with
 a beam of 5, outside the time.
 
-A finished run is kept in results/equal-time/runs, to be committed, and not repeated on processors
-of that name. Scores are BLEU and chrF2 of sacreBLEU with 95 % intervals by bootstrap; differences
-to transduce are tested by paired bootstrap. Peers that pip has to fetch get environments of their
-own below --environments, once. Every run uses all cores, so nothing else should run meanwhile.
-Writes benchmarks/results/equal-time/record.json.
+A finished run is kept in results/equal-time/runs, to be committed, and not repeated. The runs of a
+corpus have to be of processors of the same name. Scores are BLEU and chrF2 of sacreBLEU with 95 %
+intervals by bootstrap; differences to transduce are tested by paired bootstrap. Peers that pip has
+to fetch get environments of their own below --environments, once. Every run uses all cores, so
+nothing else should run meanwhile. Writes benchmarks/results/equal-time/record.json.
 """
 
 import argparse
@@ -60,7 +60,8 @@ def main() -> None:
         "rows": rows,
     }
     hidden = {pair.split("=", 1)[1]: pair.split("=", 1)[0].upper() for pair in arguments.corpus}
-    write("equal-time", record, hide=hidden | {str(arguments.folder): "RUNS"})
+    hidden |= {str(arguments.folder): "RUNS", str(arguments.environments): "ENVIRONMENTS"}
+    write("equal-time", record, hide=hidden)
 
 
 def parse() -> argparse.Namespace:
@@ -86,6 +87,9 @@ def measure(name: str, corpus: Path, arguments: argparse.Namespace) -> list[dict
     for peer in arguments.peers:
         python = python_of(peer, arguments.environments.absolute())
         runs[peer] = train_peer(peer, python, name, work, shape, arguments.time)
+    processors = {run.get("processor", "unnamed") for run in runs.values()}
+    if len(processors) > 1:
+        sys.exit(f"{name}: runs of different processors: {', '.join(sorted(processors))}")
     scored = scores(runs, read_lines(files["test"][1]))
     return [
         {"corpus": name, "system": system}

@@ -48,7 +48,7 @@ from transduce.train.step import LossSettings, train_step
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from bench_torch import Plain
 from bench_transduce import build_model
-from gpu_peers import Update, build_marian, tuned_update
+from gpu_peers import Update, tuned_update
 from shapes import BETAS, EPSILON, RATE, SHAPES, SMOOTHING, Shape, flops
 
 Row = dict[str, str | float | None]
@@ -248,6 +248,8 @@ def make_systems(
         update = tuned_update(model, marian=False, device=device, compiled=compiles)
         yield f"torch{suffix}", update
         if find_spec("transformers"):
+            from bench_transformers import build_marian
+
             model = build_marian(shape, vocabulary).to(device).train()
             update = tuned_update(model, marian=True, device=device, compiled=compiles)
             yield f"transformers{suffix}", update

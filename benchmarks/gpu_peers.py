@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
-from shapes import BETAS, DROPOUT, EPSILON, RATE, SMOOTHING, Shape
+from shapes import BETAS, EPSILON, RATE, SMOOTHING
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -45,26 +45,3 @@ def tuned_update(model: nn.Module, *, marian: bool, device: torch.device, compil
         adam.step()
 
     return update
-
-
-def build_marian(shape: Shape, vocabulary: int) -> nn.Module:
-    """Build the closest MarianMTModel of Hugging Face."""
-    from transformers import MarianConfig, MarianMTModel
-
-    parts = {"layers": shape.layers, "ffn_dim": shape.d_ff, "attention_heads": shape.heads}
-    sides = {
-        f"{side}_{name}": value for name, value in parts.items() for side in ("encoder", "decoder")
-    }
-    config = MarianConfig(
-        **sides,
-        d_model=shape.d_model,
-        vocab_size=vocabulary,
-        activation_function="relu",
-        dropout=DROPOUT,
-        scale_embedding=True,
-        pad_token_id=vocabulary - 1,
-        eos_token_id=0,
-        decoder_start_token_id=vocabulary - 1,
-        use_cache=False,
-    )
-    return MarianMTModel(config)

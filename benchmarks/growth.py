@@ -94,6 +94,7 @@ def measure(
     widths_mb = [measure_peak(UPDATE, LENGTH, width) for width in widths]
     keep_freed_memory()
     model, models = create_model(), [create_model(width) for width in widths]
+    search_turns = max(1, turns // 2)
     return Record(
         update=UPDATE,
         length=LENGTH,
@@ -101,7 +102,7 @@ def measure(
         lengths=lengths,
         tokens=tokens,
         train_us=time_in_turn([update_task(model, length) for length in lengths], turns),
-        decode_us=time_in_turn([search_task(model, length) for length in lengths], turns // 2),
+        decode_us=time_in_turn([search_task(model, length) for length in lengths], search_turns),
         tokens_mb=tokens_mb,
         lengths_mb=lengths_mb,
         line=fit(tokens, tokens_mb),
@@ -110,7 +111,7 @@ def measure(
         widths_us=time_in_turn([update_task(sized, LENGTH) for sized in models], turns),
         widths_mb=widths_mb,
         beams=beams,
-        beams_us=time_in_turn([search_task(model, LENGTH, beam) for beam in beams], turns // 2),
+        beams_us=time_in_turn([search_task(model, LENGTH, beam) for beam in beams], search_turns),
     )
 
 

@@ -11,16 +11,15 @@ import asyncio
 import json
 import os
 import re
-import signal
 import statistics
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import NamedTuple
 
 from record import header, write
+from server import Server, run_server
 
 from transduce.bundle.bundle import Bundle
 
@@ -51,30 +50,25 @@ HOSTILE: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
-class Server:
-    """A process of `transduce serve`."""
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has spent."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def __init__(self, model: Path, python: str = sys.executable) -> None:
-        command = [python, "-m", "transduce", "serve", str(model), "--port", "0", "--quiet"]
-        self.process = Popen(command, stderr=PIPE, text=True)
-        assert self.process.stderr is not None
-        while not (match := re.search(r"ready at (\S+?)/:", self.process.stderr.readline())):
-            assert self.process.poll() is None
-        self.port = int(match[1].rpartition(":")[2])
 
-    def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def reset_peak(pid: int) -> bool:
+    """Set a process's peak memory to what it has now; return whether the system allows it."""
+    try:
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
 
-    def peak_mb(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
-    def stop(self) -> float:
-        started = time.perf_counter()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(120)
-        return time.perf_counter() - started
+def peak_mb(pid: int) -> int:
+    """Return the peak memory of a process since its start or `reset_peak`."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return round(int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024)  # type: ignore[index]
 
 
 class Connection:
@@ -112,7 +106,8 @@ class Timing(NamedTuple):
     median: float
     slowest: float
     health: float
-    peak_mb: int
+    peak_mb: int | None
+    """Of the server during the measurement; None where the system keeps it since the start."""
     errors: int
 
 
@@ -153,6 +148,7 @@ async def measure(server: Server, name: str, *, seconds: float, baseline: Timing
         )
         tasks.append(asyncio.create_task(repeated))
     await asyncio.sleep(2)  # 64 new connections at once are slow
+    is_reset = reset_peak(server.process.pid)
     started, result = time.perf_counter(), "-"
     if name:
         connection = Connection(server.port)
@@ -179,7 +175,7 @@ async def measure(server: Server, name: str, *, seconds: float, baseline: Timing
         median=round(statistics.median(latencies), 3),
         slowest=round(max(latencies), 3),
         health=round(slowest_health, 3),
-        peak_mb=round(server.peak_mb()),
+        peak_mb=peak_mb(server.process.pid) if is_reset else None,
         errors=errors,
     )
     extra = f" ({timing.slowest - baseline.slowest:+.2f} s for others)" if baseline else ""
@@ -193,17 +189,16 @@ async def measure_cancellation(server: Server, name: str) -> float:
     with suppress(TimeoutError):
         await asyncio.wait_for(connection.ask(*_hostile_body(name)), 1.0)
     connection.close()
-    before = server.cpu_s()
+    before = cpu_s(server.process.pid)
     while True:
-        cpu_seconds = server.cpu_s()
+        cpu_seconds = cpu_s(server.process.pid)
         await asyncio.sleep(1.0)
-        if server.cpu_s() - cpu_seconds < 0.1:
+        if cpu_s(server.process.pid) - cpu_seconds < 0.1:
             return cpu_seconds - before
 
 
 def main(model: Path, python: str = sys.executable) -> None:
-    server = Server(model, python)
-    try:
+    with run_server(str(model), "--quiet", python=python) as server:
         baseline = asyncio.run(measure(server, "", seconds=10, baseline=None))
         timings = [baseline]
         for name in HOSTILE:
@@ -213,9 +208,11 @@ def main(model: Path, python: str = sys.executable) -> None:
             name: round(asyncio.run(measure_cancellation(server, name)), 2) for name in HOSTILE
         }
         print(f"CPU seconds after cancellation: {cancelled_cpu_s}", flush=True)
-    finally:
-        stop_s = server.stop()
-        print(f"SIGTERM: gone after {stop_s:.1f} s", flush=True)
+        started = time.perf_counter()
+        server.process.terminate()
+        server.process.wait(120)
+        stop_s = time.perf_counter() - started
+    print(f"SIGTERM: gone after {stop_s:.1f} s", flush=True)
     if python == sys.executable:
         weights = Bundle.load(model).model.parameters()
         record = {

@@ -25,7 +25,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from record import RESULTS, header, outcome, read_lines, write
+from record import RESULTS, bleu_of, header, outcome, read_lines, write
 
 SETS = {"train": "train", "validation": "val", "test": "test_2016_flickr"}
 SETTINGS = {
@@ -189,13 +189,9 @@ def train(
             *("--resume", "--out", str(run)),
         )
     results = json.loads((run / "results.json").read_text())
-    bleu = {
-        part: next(s["value"] for s in results[part]["scores"] if s["name"] == "BLEU")
-        for part in ("validation", "test")
-    }
     return {
-        "bleu": round(bleu["test"], 2),
-        "validation_bleu": round(bleu["validation"], 2),
+        "bleu": round(bleu_of(results["test"]), 2),
+        "validation_bleu": round(bleu_of(results["validation"]), 2),
         "seconds": round(results["seconds"], 1),
         "parameters": results["parameters"],
     }

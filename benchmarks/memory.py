@@ -49,7 +49,8 @@ def edit_sentence(text: str, rng: random.Random) -> str:
     """Replace, insert or delete a word of a sentence."""
     words = text.split()
     position = rng.randrange(len(words))
-    words[position : position + rng.choice((0, 1, 1))] = rng.choice(([], ["wnew"], ["wnew"]))
+    removed, inserted = rng.choice(((1, ["wnew"]), (0, ["wnew"]), (1, [])))
+    words[position : position + removed] = inserted
     return " ".join(words)
 
 

@@ -6,7 +6,8 @@
 Runs `transduce paper NAME …` in a subprocess, with the options that follow the name, and writes
 benchmarks/results/paper-NAME/: record.json (command, machine, duration, and the numbers of the
 command's NAME.json), and the command's pages and plots. `--as OTHER` writes paper-OTHER instead;
-`--work DIR` is the command's working folder, to resume runs. Run nothing else at the same time.
+`--work DIR` is the command's working folder, to resume runs, whose duration is null. Run nothing
+else at the same time.
 
 Rows of Table 3 are kept in paper-table3/outcomes/ as they finish, so that an interrupted or killed
 run can be resumed on any machine.
@@ -68,6 +69,8 @@ def main() -> None:
         paper_command = ["paper", arguments.name, *options]
         outcomes = RESULTS / record_name / OUTCOMES, out / OUTCOMES
         copy_missing(*outcomes)
+        # A resumed call goes on from results of calls whose durations nothing records.
+        resumed = any(out.glob("*"))
         started = time.perf_counter()
         command = [sys.executable, "-m", "transduce", *paper_command, "--out", str(out)]
         with subprocess.Popen(command) as process:
@@ -82,7 +85,7 @@ def main() -> None:
             raise SystemExit(process.returncode)
         record = {
             **header(f"transduce {' '.join(paper_command)}", "numpy", "matplotlib"),
-            "seconds": round(time.perf_counter() - started, 1),
+            "seconds": None if resumed else round(time.perf_counter() - started, 1),
             "found": read_numbers(out, arguments.name),
         }
         write(

@@ -4,8 +4,9 @@
 
 Each seed is one `transduce train` in a subprocess, which scores the test set once. Finished seeds
 are not trained again, so seeds can run separately, or one per core; a last call with all of them
-writes the record. Writes benchmarks/results/RECIPE/: record.json, and for the first seed
-metrics.jsonl and the test hypotheses (further seeds: the same names with -seed-N).
+writes the record; the wall_seconds of a resumed seed are null. Writes benchmarks/results/RECIPE/:
+record.json, and for the first seed metrics.jsonl and the test hypotheses (further seeds: the same
+names with -seed-N).
 """
 
 import argparse
@@ -17,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from record import RESULTS, commit, header, machine, now, write
+from record import RESULTS, bleu_of, commit, header, machine, now, write
 
 
 def main() -> None:
@@ -57,21 +58,22 @@ def train(arguments: argparse.Namespace, *, seed: int, run: Path) -> dict[str, o
     if not (run / "results.json").exists():
         command = [sys.executable, "-m", "transduce", "train", arguments.recipe, "--out", str(run)]
         command += ["--set", f"train.seed={seed}", "--set", f"data.folder={arguments.folder}"]
-        command += ["--resume"] if (run / "recipe.toml").exists() else []
+        resumed = (run / "recipe.toml").exists()
+        command += ["--resume"] if resumed else []
         start_commit, started = commit(), time.perf_counter()
         subprocess.run(command, check=True)
         seconds = round(time.perf_counter() - started, 1)
         facts = {
             "commit": start_commit,
             "date": now(),
-            "wall_seconds": seconds,
+            # Nothing records the time of an interrupted call outside training.
+            "wall_seconds": None if resumed else seconds,
             "machine": machine(),
         }
         run_info.write_text(json.dumps(facts))
     results = json.loads((run / "results.json").read_text())
-    validations = [
-        json.loads(line) for line in (run / "metrics.jsonl").open() if "validation_loss" in line
-    ]
+    metrics = (run / "metrics.jsonl").read_text().splitlines()
+    validations = [json.loads(line) for line in metrics if "validation_loss" in line]
     return {
         "seed": seed,
         **json.loads(run_info.read_text()),
@@ -88,7 +90,7 @@ def copy_outputs(run: Path, out: Path, *, suffix: str) -> None:
 
 def summary(runs: list[dict[str, object]]) -> dict[str, object]:
     """Average the test BLEU over all seeds so far."""
-    values = [bleu(run) for run in runs]
+    values = [bleu_of(run["test"]) for run in runs]
     return {
         "seeds": len(values),
         "mean": round(statistics.mean(values), 2),
@@ -96,20 +98,15 @@ def summary(runs: list[dict[str, object]]) -> dict[str, object]:
     }
 
 
-def bleu(run: dict[str, object]) -> float:
-    """Return the test BLEU of a run."""
-    scores = run["test"]["scores"]  # type: ignore[index]
-    return next(score["value"] for score in scores if score["name"] == "BLEU")
-
-
 def table(runs: list[dict[str, object]]) -> str:
     """Format a line per seed."""
     lines = ["seed  minutes  parameters  test BLEU"]
-    lines += [
-        f"{run['seed']:>4}  {run['wall_seconds'] / 60:7.1f}  {run['parameters']:10,}  "
-        f"{bleu(run):9.2f}"
-        for run in runs
-    ]
+    for run in runs:
+        seconds = run["wall_seconds"]
+        minutes = "–" if seconds is None else f"{seconds / 60:.1f}"
+        lines.append(
+            f"{run['seed']:>4}  {minutes:>7}  {run['parameters']:10,}  {bleu_of(run['test']):9.2f}"
+        )
     return "\n".join(lines)
 
 

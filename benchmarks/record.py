@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -28,13 +29,27 @@ def header(command: str, *packages: str) -> dict[str, object]:
 
 def write(name: str, record: Mapping[str, object], *, hide: Mapping[str, str] | None = None) -> str:
     """Write results/NAME/record.json, with paths replaced by placeholders, and return its text."""
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    for path, placeholder in (hide or {}).items():  # paths of the machine are private
-        text = text.replace(path, placeholder)
+    hidden = hide_paths(record, hide or {})  # paths of the machine are private
+    text = json.dumps(hidden, indent=2, ensure_ascii=False) + "\n"
     out = RESULTS / name / "record.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
     return text
+
+
+def hide_paths(value: Any, placeholders: Mapping[str, str]) -> Any:
+    """Replace paths in all strings of a value except keys, also where they start a longer path."""
+    if isinstance(value, Mapping):
+        return {key: hide_paths(member, placeholders) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [hide_paths(item, placeholders) for item in value]
+    if isinstance(value, str):
+        for path, placeholder in placeholders.items():
+            # Not within a longer name, as "runs" in "old-runs", "my/runs" and "runs.txt".
+            name = re.escape(path.rstrip("/") or path)
+            parts = re.split(rf"(?<![\w./~-]){name}(?![\w-]|\.[\w./])", value) if path else [value]
+            value = placeholder.join(parts)
+    return value
 
 
 def outcome(
@@ -53,6 +68,11 @@ def outcome(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     return result
+
+
+def bleu_of(results: Mapping[str, Any]) -> float:
+    """Return the BLEU of a set in a run's results.json."""
+    return next(score["value"] for score in results["scores"] if score["name"] == "BLEU")
 
 
 def read_lines(file: str | Path) -> list[str]:

@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/roofline.py --folder CORPUS
 
 The updates of `training.py` (T and S, about 4,096 target tokens of Multi30k, Adam), profiled by
-operator after warm-up updates. Operators are grouped:
+operator after a pass over the same batches. Operators are grouped:
 
 layers, products     linear maps, forward and backward
 loss, products       logits, and the gradients of hidden states and output matrix
@@ -72,7 +72,7 @@ GROUPS = {
 """Operators of each group."""
 
 CALLS = "calls"
-UPDATES, WARM = {"T": 12, "S": 3}, {"T": 6, "S": 1}
+UPDATES = {"T": 12, "S": 3}
 
 
 def main() -> None:
@@ -85,8 +85,7 @@ def main() -> None:
         precisions.append("bfloat16")
         limits["bfloat16_gflops"] = run_own("ceiling.py", "bfloat16")["gflops"]
     with tempfile.TemporaryDirectory() as work:
-        most = max(WARM[model] + UPDATES[model] for model in SHAPES) + 1
-        run_own("prepare.py", str(arguments.folder), work, str(most))
+        run_own("prepare.py", str(arguments.folder), work, str(max(UPDATES.values())))
         corpus = loop.read(Path(work), "train")
     profiles = [
         profile_updates(model, precision, corpus, limits)
@@ -129,9 +128,8 @@ def profile_updates(
 ) -> dict[str, object]:
     """Profile a model's updates: seconds of each group, and rates of products and the rest."""
     update = bench_transduce.build(SHAPES[model], corpus, precision)
-    batches = corpus.batches[: WARM[model] + UPDATES[model]]
-    timed = batches[WARM[model] :]
-    for batch in batches[: WARM[model]]:
+    timed = corpus.batches[: UPDATES[model]]
+    for batch in timed:  # every shape once, for kernels that are compiled for it
         update(batch)
     seconds = []
     for batch in timed:  # without the profiler, which takes time itself

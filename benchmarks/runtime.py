@@ -19,12 +19,10 @@ import os
 import random
 import shlex
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 import venv
@@ -32,15 +30,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from record import ROOT, header, write
+from server import run_server
+from startup import create_untrained
 
-from transduce.bundle.bundle import Bundle, Provenance, find_bundle
-from transduce.data.config import Languages, TokenizerConfig
-from transduce.data.tokenizer import Tokenizer
-from transduce.model.config import PRESETS, ModelConfig
-from transduce.model.transformer import Transformer
-from transduce.search.config import SearchConfig
+from transduce.bundle.bundle import Bundle, find_bundle
 
 SENTENCE = "A dog runs across the green grass."
 LIMIT = 32
@@ -50,11 +44,12 @@ ALLOWED_SECONDS, ALLOWED_PEAK_MB = 1.0, 120
 PLAIN = """
 import sys
 import ctranslate2, sentencepiece
-folder, sentence, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
+folder, sentence = sys.argv[1:3]
+limit, beam = map(int, sys.argv[3:])
 translator = ctranslate2.Translator(folder, intra_threads=1)
 pieces = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/tokenizer.model")
 source = pieces.encode(sentence, out_type=str)
-result = translator.translate_batch([source], beam_size=4, max_decoding_length=limit)[0]
+result = translator.translate_batch([source], beam_size=beam, max_decoding_length=limit)[0]
 print(pieces.decode(result.hypotheses[0]))
 """
 LAUNCHER = """
@@ -90,7 +85,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         os.environ["TRANSDUCE_CACHE"] = str(folder / "cache")
-        model = arguments.model.resolve() if arguments.model else create_untrained(folder / "model")
+        model = arguments.model.resolve() if arguments.model else untrained_model(folder / "model")
         python, wheel, sizes = install_runtime(folder)
         rows = first_sentence(model, python, folder, rounds=arguments.rounds)
         server = measure_server(model, python, wheel)
@@ -175,7 +170,7 @@ def first_sentence(
 ) -> list[dict[str, object]]:
     """Time the translation of a sentence by each program, in turn."""
     transduce = str(python.with_name("transduce"))
-    ct2 = str(folder / "ct2")
+    ct2, beam = str(folder / "ct2"), str(Bundle.load(model).search.beam)
     (folder / "sample.txt").write_text(f"{SENTENCE}\n")
     sample = ["--sample", str(folder / "sample.txt")]
     run_command([transduce, "export", str(model), "--to", "ctranslate2", "--out", ct2, *sample])
@@ -190,7 +185,7 @@ def first_sentence(
     ]
     commands = {
         "transduce translate": translate_command,
-        "CTranslate2 + SentencePiece": [str(python), "-c", PLAIN, ct2, SENTENCE, str(LIMIT)],
+        "CTranslate2 + SentencePiece": [str(python), "-c", PLAIN, ct2, SENTENCE, str(LIMIT), beam],
     }
     if find_spec("argostranslate"):
         commands["Argos Translate"] = argos_command(model, transduce, folder)
@@ -242,33 +237,16 @@ def measure_process(command: list[str]) -> Usage:
 def measure_server(model: Path, python: Path, wheel: Path) -> dict[str, float]:
     """Start a server, translate a sentence, and read its memory."""
     pip(python, "install", "-c", ROOT / "constraints.txt", f"{wheel}[serve]")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = [str(python.with_name("transduce")), "serve", str(model), "--port", address[10:]]
-    server = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
-    )
     languages = Bundle.load(model).languages
     fields = {"q": SENTENCE, "source": languages.source, "target": languages.target}
-    headers = {"Content-Type": "application/json"}
-    body = json.dumps(fields).encode()
-    request = urllib.request.Request(f"http://{address}/translate", body, headers)
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(request, timeout=60).read()
-                break
-            except urllib.error.HTTPError as error:
-                raise SystemExit(error.read().decode()) from None
-            except urllib.error.URLError:  # still starting
-                if server.poll() is not None:
-                    raise SystemExit("the server ended") from None
-                time.sleep(0.1)
-        status = Path(f"/proc/{server.pid}/status").read_text().split("\n")
-    finally:
-        server.terminate()
-        server.wait()
+    body, headers = json.dumps(fields).encode(), {"Content-Type": "application/json"}
+    with run_server(str(model), python=str(python)) as server:
+        request = urllib.request.Request(f"{server.url}/translate", body, headers)
+        try:
+            urllib.request.urlopen(request, timeout=60).read()
+        except urllib.error.HTTPError as error:
+            raise SystemExit(error.read().decode()) from None
+        status = Path(f"/proc/{server.process.pid}/status").read_text().split("\n")
     kilobytes = {line.split(":")[0]: line.split()[1] for line in status if line.startswith("Vm")}
     return {
         "resident_mb": round(int(kilobytes["VmRSS"]) * 1024 / MB, 1),
@@ -276,21 +254,12 @@ def measure_server(model: Path, python: Path, wheel: Path) -> dict[str, float]:
     }
 
 
-def create_untrained(folder: Path) -> Path:
-    """Create an untrained bundle of the tiny shape with a vocabulary of 5,000 random words."""
-    torch.manual_seed(0)
+def untrained_model(folder: Path) -> Path:
+    """Create an untrained bundle with a vocabulary of 5,000, of random words."""
     rng = random.Random(0)
     words = ["".join(rng.choices("abcdefghijklmnopqrst", k=6)) for _ in range(4000)]
     lines = [SENTENCE, *(" ".join(rng.choices(words, k=8)) for _ in range(4000))]
-    tokenizer = Tokenizer.train(lines, TokenizerConfig(vocab_size=5000))
-    Bundle(
-        model=Transformer(ModelConfig(vocab_size=tokenizer.vocab_size, **PRESETS["tiny"])),
-        tokenizer=tokenizer,
-        languages=Languages(source="en", target="de"),
-        search=SearchConfig(),
-        provenance=Provenance.current(),
-    ).save(folder)
-    return folder
+    return create_untrained(folder, lines, vocab_size=5000)
 
 
 if __name__ == "__main__":

@@ -18,17 +18,15 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 from record import header, read_lines, write
+from server import Server, run_server
 from serving_client import ClientResult, Job
 
 from transduce.bundle.bundle import Bundle
@@ -37,15 +35,6 @@ from transduce.inference.translator import Extras, Translator
 
 MAX_LISTED = 20
 """Maximum number of differing translations to list."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Server:
-    """A running server."""
-
-    process: subprocess.Popen[bytes]
-    port: int
-    log: Path
 
 
 def main() -> None:
@@ -123,7 +112,7 @@ def measure_engine(
         ("one at a time", single_options, arguments.single),
         ("gathered", options, requests),
     ):
-        with run_server(arguments, *server_options) as server:
+        with run_server(str(arguments.model), *server_options) as server:
             send_requests(server, arguments, requests=4 * arguments.clients)  # warm-up
             result = send_requests(server, arguments, requests=count)
             sizes = mean_batch_size(server)
@@ -174,7 +163,7 @@ def list_differences(
 
 def measure_overload(arguments: argparse.Namespace) -> dict[str, object]:
     """Run more clients than the queue holds; then send a single request."""
-    with run_server(arguments, "--queue", "16", "--beam", "1", "--quiet") as server:
+    with run_server(str(arguments.model), "--queue", "16", "--beam", "1", "--quiet") as server:
         result = send_requests(
             server, arguments, requests=max(400, arguments.requests // 5), clients=200
         )
@@ -192,7 +181,7 @@ def measure_overload(arguments: argparse.Namespace) -> dict[str, object]:
 
 def measure_shutdown(arguments: argparse.Namespace) -> dict[str, object]:
     """Send SIGTERM under load; compare the responses that were sent and received."""
-    with run_server(arguments, "--beam", "1") as server:
+    with run_server(str(arguments.model), "--beam", "1") as server:
         client = start_clients(
             server, arguments, requests=1_000_000 // 20, clients=arguments.clients
         )
@@ -216,32 +205,13 @@ def measure_shutdown(arguments: argparse.Namespace) -> dict[str, object]:
 def time_first_translation(arguments: argparse.Namespace) -> float:
     """Measure the seconds from the start of the command to the first translation."""
     started = time.perf_counter()
-    with run_server(arguments, "--quiet") as server:
+    with run_server(str(arguments.model), "--quiet") as server:
         fields = dict(zip(("source", "target"), arguments.languages, strict=True))
         body = json.dumps({"q": arguments.texts[0], **fields}).encode()
-        url = f"http://127.0.0.1:{server.port}/translate"
+        url = f"{server.url}/translate"
         with urlopen(Request(url, body, {"Content-Type": "application/json"})) as response:
             response.read()
         return round(time.perf_counter() - started, 2)
-
-
-@contextmanager
-def run_server(arguments: argparse.Namespace, *options: str) -> Iterator[Server]:
-    """Run a server; yield it when it is ready."""
-    command = [sys.executable, "-m", "transduce", "serve", str(arguments.model), "--port", "0"]
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        with log.open("wb") as stream:
-            process = subprocess.Popen([*command, *options], stderr=stream)
-        try:
-            while not (match := re.search(r"ready at \S+:(\d+)/", log.read_text())):
-                if process.poll() is not None:
-                    sys.exit(log.read_text())
-                time.sleep(0.02)
-            yield Server(process=process, port=int(match[1]), log=log)
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def start_clients(
@@ -282,7 +252,7 @@ def send_requests(
 
 def mean_batch_size(server: Server) -> float:
     """Read the mean number of sentences per batch from the server's metrics."""
-    with urlopen(f"http://127.0.0.1:{server.port}/metrics") as response:
+    with urlopen(f"{server.url}/metrics") as response:
         metrics = response.read().decode()
     total, number = (
         float(re.search(rf"transduce_batch_sentences_{name}{{.*}} (\S+)", metrics)[1])

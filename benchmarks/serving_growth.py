@@ -17,8 +17,6 @@ import os
 import re
 import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -29,6 +27,7 @@ from pathlib import Path
 
 import httpx
 from record import header, read_lines, write
+from server import Server, run_server
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.translator import Translator
@@ -57,21 +56,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         current = Path(folder) / "current"
         switch_link(current, models[0])
-        with run_server(current, arguments, processes=1) as (process, _):
-            single = read_memory([process.pid])
-        with run_server(current, arguments, processes=2) as (process, url):
-            idle = read_memory(worker_pids(process.pid))
+        with run_processes(current, arguments, number=1) as server:
+            single = read_memory([server.process.pid])
+        with run_processes(current, arguments, number=2) as server:
+            supervisor = server.process.pid
+            idle = read_memory(worker_pids(supervisor))
             direction = {"source": languages.source, "target": languages.target}
             load = LoadTest(
-                url, texts=texts, offline_translations=offline_translations, direction=direction
+                server.url,
+                texts=texts,
+                offline_translations=offline_translations,
+                direction=direction,
             )
             events = [
                 lambda: switch_link(current, models[1]),
-                lambda: os.kill(worker_pids(process.pid)[0], signal.SIGKILL),
+                lambda: os.kill(worker_pids(supervisor)[0], signal.SIGKILL),
                 lambda: switch_link(current, models[0]),
             ]
             outcome = asyncio.run(load.run(arguments.requests, arguments.clients, events))
-            loaded = read_memory(worker_pids(process.pid))
+            loaded = read_memory(worker_pids(supervisor))
     latencies = {name: percentiles(outcome.seconds[name]) for name in PHASES}
     record = {
         **header(
@@ -119,30 +122,14 @@ def switch_link(current: Path, model: Path) -> None:
 
 
 @contextmanager
-def run_server(
-    current: Path, arguments: argparse.Namespace, *, processes: int
-) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
-    """Run a server; yield it when it is ready, and check its exit code."""
-    log = current.with_name("log")
-    options = ["--port", "0", "--quiet", "--engine", arguments.engine]
-    if arguments.engine != "torch":
-        options += ["--threads", "1"]
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "transduce", "serve", str(current), *options),
-                *("--processes", str(processes)),
-            ],
-            stderr=stream,
-        )
-    try:
-        while not (ready := re.search(r"ready at (\S+/):", log.read_text())):
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.1)
-        yield process, ready[1]
-    finally:
-        process.terminate()
-        assert process.wait(60) == 0, log.read_text()
+def run_processes(current: Path, arguments: argparse.Namespace, *, number: int) -> Iterator[Server]:
+    """Run a server of `number` processes, and check that it ends without an error."""
+    options = ["--quiet", "--engine", arguments.engine, "--processes", str(number)]
+    options += [] if arguments.engine == "torch" else ["--threads", "1"]
+    with run_server(str(current), *options) as server:
+        yield server
+        server.process.terminate()
+        assert server.process.wait(60) == 0, server.log.read_text()
 
 
 def worker_pids(pid: int) -> list[int]:

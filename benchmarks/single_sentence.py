@@ -10,10 +10,10 @@ steps       the decoder: one step for each piece
 search      all else: candidates, the reordering of beams, Python
 
 Operators that compute are counted in further passes, and those of products with weights apart. Two
-limits: each step reads all weights of the decoder and the output matrix, at the rate of the fastest
-of many products of a row with such matrices; and an operator takes at least as long as the fastest
-of many sums of eight numbers. Writes benchmarks/results/single-sentence/record.json. Run nothing
-else meanwhile.
+limits: each step reads the decoder's matrices, but for the keys and values of the source, and the
+output matrix, at the rate of the fastest of many products of a row with such matrices; and an
+operator takes at least as long as the fastest of many sums of eight numbers. Writes
+benchmarks/results/single-sentence/record.json. Run nothing else meanwhile.
 """
 
 import argparse
@@ -89,10 +89,7 @@ def measure(bundle: Bundle, sources: Sequence[Sequence[int]], beam: int) -> dict
         translate()
     count, total = len(sources), statistics.median(totals)
     encoder, inside = (statistics.median(part[name] for part in parts) for name in parts[0])
-    decoder = [weight for name, weight in bundle.model.named_parameters() if "decoder" in name]
-    weights = 4e-6 * (
-        sum(weight.numel() for weight in decoder) + bundle.model.output_matrix.numel()
-    )
+    megabytes = 4e-6 * sum(matrix.numel() for matrix in step_matrices(bundle.model))
     milliseconds = {
         "milliseconds": total,
         "encoder": encoder,
@@ -105,7 +102,7 @@ def measure(bundle: Bundle, sources: Sequence[Sequence[int]], beam: int) -> dict
         "steps_a_sentence": round(steps / count, 1),
         "calls": round(counter.calls / count),
         "calls_of_products": round(counter.products / count),
-        "megabytes_of_weights": round(weights * steps / count, 1),
+        "megabytes_of_weights": round(megabytes * steps / count, 1),
     }
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +46,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         os.environ["TRANSDUCE_CACHE"] = f"{scratch}/cache"
-        model = arguments.model or create_untrained(Path(scratch) / "model")
+        text = (SENTENCE, "ein Hund rennt über das grüne Gras .")
+        untrained = Path(scratch) / "model"
+        model = arguments.model or create_untrained(untrained, text, vocab_size=48)
         commands = list_commands(str(model))
         times: dict[str, list[float]] = {name: [] for name in commands}
         for number in range(arguments.rounds + 1):
@@ -135,11 +138,10 @@ def time_first_line(command: list[str]) -> float:
     return seconds if first_line else time.perf_counter() - started
 
 
-def create_untrained(folder: Path) -> Path:
-    """Create an untrained bundle of the tiny shape with the vocabulary of one sentence."""
+def create_untrained(folder: Path, lines: Sequence[str], *, vocab_size: int) -> Path:
+    """Create an untrained bundle of the tiny shape with the vocabulary of a text."""
     torch.manual_seed(0)
-    lines = (SENTENCE, "ein Hund rennt über das grüne Gras .")
-    tokenizer = Tokenizer.train(lines, TokenizerConfig(vocab_size=48))
+    tokenizer = Tokenizer.train(lines, TokenizerConfig(vocab_size=vocab_size))
     bundle = Bundle(
         model=Transformer(ModelConfig(vocab_size=tokenizer.vocab_size, **PRESETS["tiny"])),
         tokenizer=tokenizer,

@@ -16,7 +16,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from record import ROOT, header, write
+from record import ROOT, bleu_of, header, write
 
 
 def main() -> None:
@@ -94,15 +94,9 @@ def read_result(name: str, settings: dict[str, object], *, run: Path) -> dict[st
         "target_tokens": log[-1]["tokens"],
         "seconds": round(results["seconds"], 1),
         "validation_loss": round(results["validation"]["loss"], 4),
-        "validation_bleu": bleu(results["validation"]),
-        "test_bleu": bleu(results["test"]) if results.get("test") else None,
+        "validation_bleu": round(bleu_of(results["validation"]), 2),
+        "test_bleu": round(bleu_of(results["test"]), 2) if results.get("test") else None,
     }
-
-
-def bleu(part: dict[str, object]) -> float:
-    """Return the BLEU of a set, to two decimal places."""
-    scores = part["scores"]
-    return next(round(s["value"], 2) for s in scores if s["name"] == "BLEU")  # type: ignore[attr-defined]
 
 
 def table(runs: list[dict[str, object]]) -> str:

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from statistics import mean
 
-from record import RESULTS, ROOT, header, machine, outcome, write
+from record import RESULTS, ROOT, bleu_of, header, machine, outcome, write
 
 from transduce.train.config import parse_duration
 
@@ -120,9 +120,11 @@ def run(
         )
         seconds = time.monotonic() - started
         results = json.loads((out / "results.json").read_text())
-        bleu = next(s["value"] for s in results["test"]["scores"] if s["name"] == "BLEU")
-        updates = results["updates"]
-        return {"seconds": round(seconds, 1), "updates": updates, "bleu": round(bleu, 2)}
+        return {
+            "seconds": round(seconds, 1),
+            "updates": results["updates"],
+            "bleu": round(bleu_of(results["test"]), 2),
+        }
 
     return outcome(RESULTS / arguments.record / "runs" / f"{title}.json", settings, compute)
 

@@ -32,7 +32,6 @@ model and writes benchmarks/results/training/record.json. Run nothing else at th
 """
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -101,7 +100,7 @@ def measure_all(arguments: argparse.Namespace, work: str) -> dict[str, object]:
         measurements[model] = measure(variants, model_arguments, rounds[model], failures, ceilings)
     best = {name: max(round_ceilings[name] for round_ceilings in ceilings) for name in PRECISIONS}
     return {
-        "threads": arguments.threads or os.cpu_count(),
+        "threads": run_own("ceiling.py")["threads"],
         "corpus": "Multi30k en-de, tokenised",
         **corpus_info,
         "tokens_an_update_about": TOKENS,

@@ -7,10 +7,10 @@ from torch import nn
 from transformers import MarianConfig, MarianMTModel
 
 
-def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
+def build_marian(shape: Shape, vocabulary: int) -> MarianMTModel:
     """Build the closest model to the paper's: Marian adds biases, also in attention."""
     config = MarianConfig(
-        vocab_size=corpus.vocabulary,
+        vocab_size=vocabulary,
         d_model=shape.d_model,
         encoder_layers=shape.layers,
         decoder_layers=shape.layers,
@@ -23,13 +23,18 @@ def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
         attention_dropout=0.0,
         activation_dropout=0.0,
         scale_embedding=True,
-        pad_token_id=corpus.pad,
+        pad_token_id=vocabulary - 1,
         eos_token_id=0,
-        decoder_start_token_id=corpus.pad,
+        decoder_start_token_id=vocabulary - 1,
         forced_eos_token_id=None,
         use_cache=False,
     )
-    model = MarianMTModel(config)
+    return MarianMTModel(config)
+
+
+def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
+    """Build an update like that of `bench_torch`."""
+    model = build_marian(shape, corpus.vocabulary)
     adam = torch.optim.Adam(model.parameters(), lr=RATE, betas=BETAS, eps=EPSILON)
     criterion = nn.CrossEntropyLoss(ignore_index=corpus.pad, label_smoothing=SMOOTHING)
     model.train()

@@ -125,15 +125,11 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     for section in table:
         if section not in _SECTIONS:
             raise ValueError(_unknown(section))
-    tokenizer = _build(TokenizerConfig, "tokenizer", table=table)
-    fixed: Mapping[str, Table] = {"model": {"vocab_size": tokenizer.vocab_size}}
     loaded = replace(
-        Recipe(name=_text("name", name), tokenizer=tokenizer),
-        **{
-            section: _build(kind, section, table=table, fixed=fixed.get(section))
-            for section, kind in _SECTIONS.items()
-        },
+        Recipe(name=_text("name", name)),
+        **{section: _build(kind, section, table=table) for section, kind in _SECTIONS.items()},
     )
+    loaded = replace(loaded, model=replace(loaded.model, vocab_size=loaded.tokenizer.vocab_size))
     if loaded.data.directions and loaded.languages == Languages():
         source, target = loaded.data.trained[0].pair
         loaded = replace(loaded, languages=Languages(source=source, target=target))
@@ -210,13 +206,13 @@ def differences(first: Recipe, second: Recipe) -> Iterator[str]:
 def conflicts(recipe: Recipe) -> Iterator[str]:
     """Yield a line for each pair of settings from different sections that contradict each other."""
     data, model = recipe.data, recipe.model
-    if data.max_pieces + 1 > model.longest:
+    longest, positions = data.max_pieces + 1, recipe.batch.positions
+    if longest > model.longest:
         yield (
             f"model.max_positions {model.max_positions} is too few for the pairs of "
             f"data.max_pieces {data.max_pieces} and their EOS: raise the one to "
-            f"{data.max_pieces + 1} or lower the other to {model.max_positions - 1}"
+            f"{longest} or lower the other to {model.max_positions - 1}"
         )
-    longest, positions = data.max_pieces + 1, recipe.batch.positions
     if longest > positions:
         yield (
             f"batch.micro_tokens {positions} has no room for one pair of data.max_pieces "
@@ -243,8 +239,7 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
             "data.directions needs one vocabulary with tags: leave out tokenizer.protect and "
             "tokenizer.extend, and tokenizer.shared = false"
         )
-    validated = data.validation or any(part.validation for part in data.directions)
-    if data.files and not validated and not data.held_out:
+    if data.files and not data.validated and not data.held_out:
         yield (
             "there is nothing to validate on: name files in data.validation, or set data.held_out "
             "above 0"
@@ -272,11 +267,11 @@ def warnings(recipe: Recipe) -> Iterator[str]:
     if train.schedule == "paper" and train.warmup >= train.updates:
         yield (
             f"train.warmup {train.warmup} is not below train.updates {train.updates}: the rate "
-            f"only rises, and never comes to its peak"
+            f"only rises"
         )
 
 
-def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
+def _read(recipe: str | Path, *, seen: tuple[Path, ...]) -> Table:
     """Read a recipe and those it extends, with presets filled in."""
     if isinstance(recipe, str) and recipe in table3.RECIPES:
         return _extended(table3.recipe(table3.RECIPES[recipe]), Path(), seen=seen)
@@ -293,7 +288,7 @@ def _read(recipe: str | Path, *, seen: tuple[str, ...]) -> Table:
     return _extended(table, path, seen=seen)
 
 
-def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
+def _extended(table: Table, place: Path, *, seen: tuple[Path, ...]) -> Table:
     """Merge a recipe's tables into those of the recipe it extends."""
     _rename_former(table)
     _fill_preset(table)
@@ -301,11 +296,11 @@ def _extended(table: Table, place: Path, *, seen: tuple[str, ...]) -> Table:
     if parent is None:
         return table
     parent = _text("extends", parent)
-    if str(place) in seen:
+    if place.resolve() in seen:
         raise ValueError(f"the recipe {place} extends itself: take the line `extends` out of one")
     if parent not in shipped_recipes() and parent not in table3.RECIPES:
         parent = str(place.parent / parent)  # a file is looked up beside the one that names it
-    base = _read(parent, seen=(*seen, str(place)))
+    base = _read(parent, seen=(*seen, place.resolve()))
     base.pop("name", None)
     _merge(base, table)
     return base
@@ -420,28 +415,23 @@ def _merge(base: Table, over: Table) -> None:
             base[section] = part
 
 
-def _build(
-    kind: type[_Settings], section: str, *, table: Table, fixed: Table | None = None
-) -> _Settings:
+def _build(kind: type[_Settings], section: str, *, table: Table) -> _Settings:
     """Build one section's settings from its table: known keys only, each of the right type."""
     part = table.get(section, {})
     if not isinstance(part, dict):
         raise ValueError(f"{section} must be a table of settings, [{section}], not {_shown(part)}")
     values: Table = part
     kinds = get_type_hints(kind)
-    for key, value in (fixed or {}).items():
-        if key in values:
-            raise ValueError(f"{section}.{key} follows the tokenizer: set tokenizer.{key} instead")
-        kinds.pop(key)
-        values = values | {key: value}
-    for key in values.keys() - (fixed or {}).keys():
-        if key not in kinds:
-            raise ValueError(_unknown(f"{section}.{key}"))
+    for key in values:
         name = f"{section}.{key}"
+        if name == "model.vocab_size":
+            raise ValueError(f"{name} follows the tokenizer: set tokenizer.vocab_size instead")
+        if key not in kinds:
+            raise ValueError(_unknown(name))
         if name in _TABLES and isinstance(values[key], list):
             parts = cast(list[object], values[key])
             values[key] = [_build(_TABLES[name], name, table={name: part}) for part in parts]
-        values[key] = _checked(f"{section}.{key}", values[key], kinds[key])
+        values[key] = _checked(name, values[key], kinds[key])
     return kind(**values)
 
 
@@ -474,7 +464,8 @@ def _allowed(kind: object) -> str:
     if get_origin(kind) is tuple and get_origin(get_args(kind)[0]) is Literal:
         return f"a list with any of {_allowed(get_args(kind)[0]).removeprefix('one of ')}"
     if get_origin(kind) is tuple:
-        return 'a list of file names such as ["a.en", "a.de"]'
+        is_text = get_args(kind)[0] is str
+        return 'a list of texts such as ["a.en", "a.de"]' if is_text else "a list of tables"
     if kind is bool:
         return "true or false"
     return "a whole number" if kind is int else "a number" if kind is float else "text"
@@ -492,22 +483,25 @@ def _shown(value: object) -> str:
 
 def _unknown(key: str) -> str:
     """The message for an unknown setting, with the nearest known one."""
-    section, dot, name = sanitise(key).partition(".")
-    if not dot:
+    key = sanitise(key)
+    section = next((t for t in _TABLES if key.startswith(f"{t}.")), key.partition(".")[0])
+    if section == key:
         known = [*_SECTIONS, "name", "extends"]
         near = _nearest(key, known)
         return f"unknown section {section!r}: " + (
             f"the nearest known one is {near!r}" if near else f"there are {', '.join(known)}"
         )
-    names = [f"{name}.{entry.name}" for name, kind in _SECTIONS.items() for entry in fields(kind)]
+    kinds = {**_SECTIONS, **_TABLES}
+    names = [f"{table}.{entry.name}" for table, kind in kinds.items() for entry in fields(kind)]
     names = [known for known in [*names, "model.preset"] if known != "model.vocab_size"]
-    siblings = [known.partition(".")[2] for known in names if known.startswith(f"{section}.")]
+    siblings = [known.rpartition(".")[2] for known in names if known.rpartition(".")[0] == section]
+    name = key.removeprefix(f"{section}.")
     near = _nearest(name, siblings)
     elsewhere = next((known for known in names if known.endswith(f".{name}")), "")
     if near or elsewhere:
         nearest = elsewhere or f"{section}.{near}"
-        return f"unknown setting {sanitise(key)}: the nearest known one is {nearest}"
-    return f"unknown setting {sanitise(key)}: {section} has {', '.join(siblings)}"
+        return f"unknown setting {key}: the nearest known one is {nearest}"
+    return f"unknown setting {key}: {section} has {', '.join(siblings)}"
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:

@@ -91,6 +91,21 @@ def test_every_switch_shows_what_torch_computes(bundle: Bundle, page: "Page"):
         assert_shows(page, untouched)
 
 
+def test_a_switch_follows_the_head_that_is_selected(bundle: Bundle, page: "Page"):
+    page.locator("#switch-head").check()
+    expected = translated(bundle, SWITCHES["without this head"])
+    assert_shows(page, expected)
+
+    page.locator("#step-ranking").get_by_role("button", name="layer 1, head 1").click()
+    first = translated(bundle, {"heads": [{"attention": "decoder.0.cross_attention", "head": 0}]})
+    assert first != expected
+    assert_shows(page, first)
+    page.locator("#tour a").nth(7).click()
+    expect(page.locator("#explorer-part")).to_have_value("decoder")
+    own = {"heads": [{"attention": "decoder.0.self_attention", "head": 0}]}
+    assert_shows(page, translated(bundle, own))
+
+
 def test_several_switches_and_a_temperature(bundle: Bundle, page: "Page"):
     page.get_by_label("Temperature").fill("2.5")
     page.keyboard.press("Enter")
@@ -186,6 +201,16 @@ def test_a_masked_position_keeps_its_weight(bundle: Bundle, page: "Page"):
     assert_shows(page, translated(bundle, {"weights": [edit]}))
 
 
+def test_without_the_mask_a_later_position_is_edited(page: "Page"):
+    page.locator("#explorer-part").select_option("decoder")
+    page.locator("#switch-mask").check()
+    expect(page.locator("#explorer-compare")).not_to_have_attribute("aria-busy", "true")
+
+    page.locator("#step-weights tr:nth-child(2) td").nth(1).click()
+
+    expect(page.locator("#step-weights td input")).to_be_visible()
+
+
 def test_an_edit_is_forgotten_with_its_sentence(page: "Page"):
     with edited_cell(page, QUERY, 3):
         page.keyboard.type("0.8")
@@ -251,6 +276,7 @@ def test_every_head_is_taken_away_in_turn(part: str, bundle: Bundle, page: "Page
     blind = NumpyTransformer(learned, {**model.weights, **none})
     usual = intermediate_results(blind, source, target)
 
+    expect(page.locator("#explorer-compare")).not_to_have_attribute("aria-busy", "true")
     page.get_by_role("button", name="Switch every head off in turn").click()
 
     rows = page.locator("#ablation tr:has(td)")
@@ -295,3 +321,26 @@ def test_taking_heads_away_can_be_cancelled(page: "Page"):
 
     expect(page.locator("#ablation-state")).to_contain_text(re.compile(r"Stopped after [1-9] of"))
     assert translate_in(page, SENTENCE)
+
+
+def test_taking_heads_away_waits_for_the_numbers(bundle: Bundle, page: "Page"):
+    page.evaluate(
+        """() => {
+          document.getElementById("switch-positions").click();
+          document.getElementById("ablation-start").click();
+        }"""
+    )
+
+    assert_shows(page, translated(bundle, {"noPositions": True}))
+
+
+def test_another_token_does_not_end_a_translation(page: "Page"):
+    page.evaluate(
+        """() => {
+          document.getElementById("ablation-start").click();
+          document.getElementById("beam").dispatchEvent(new Event("change"));
+          document.querySelector("#explorer-tokens button").click();
+        }"""
+    )
+
+    expect(page.locator("#state")).to_contain_text("on this device")

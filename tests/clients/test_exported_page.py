@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.browsing import expect, translate_in
 from tests.chromium import PLAIN_HOST
@@ -165,6 +166,21 @@ def test_any_text_is_translated_as_in_python(bundle: Bundle, page_file: Path):
     ):
         assert actual_line["source"] == bundle.tokenizer.encode(sentence)
         assert actual_line["text"] == expected_line.text
+
+
+def test_a_few_logits_are_read_as_they_are(bundle: Bundle, page_file: Path, tmp_path: Path):
+    """Node reads a file of under 4 KiB into memory that other buffers share."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node.js is not installed")
+    source, target_in = [5, 6, 0], [bundle.tokenizer.pad]
+    logits = bundle.weights.to_numpy()(np.array([source]), None, np.array([target_in]))
+    file = tmp_path / "logits"
+    file.write_bytes(logits.tobytes())
+    job = {"sentences": [], "samples": [(source, target_in)], "logits": str(file)}
+
+    assert file.stat().st_size < 4096
+    assert run_in_node(node, page_file, job)["gap"] < 1e-4
 
 
 def test_ten_thousand_characters_do_not_freeze_the_page(page_file: Path, open_page: Open):

@@ -85,6 +85,19 @@ def test_a_reload_keeps_languages_and_text_but_the_address_has_no_text(
     expect(page.get_by_label("Translate to")).to_have_value("de")
 
 
+def test_typing_does_not_change_the_address(open_page: Open, address: str):
+    """Browsers refuse to change it many times in a row."""
+    page = open_page(page_url(address))
+    shows(page, translation(page, address)["text"])
+    page.evaluate("() => { history.replaceState = () => { throw new Error('too often'); }; }")
+
+    page.get_by_label("Text to translate").fill("a red ball")
+
+    shows(page, translation(page, address, "a red ball")["text"])
+    page.get_by_role("button", name="Clear").click()
+    shows(page, "")
+
+
 def test_a_file_is_translated_and_downloaded(open_page: Open, address: str, tmp_path: Path):
     page = open_page(address)
     page.locator("#file:visible").wait_for()
@@ -156,10 +169,15 @@ def test_a_translation_is_copied(open_page: Open, address: str):
 def test_clearing_leaves_nothing_behind(open_page: Open, address: str):
     page = open_page(page_url(address))
     shows(page, translation(page, address)["text"])
+    page.locator(".word").nth(1).click()
+    page.get_by_role("menuitem").first.click()
+    undo = page.get_by_role("button", name="Undo")
+    expect(undo).to_be_visible()
 
     page.get_by_role("button", name="Clear").click()
 
     shows(page, "")
+    expect(undo).to_be_hidden()
     expect(page.get_by_label("Text to translate")).to_be_focused()
     expect(page.locator("#details")).to_be_hidden()
 
@@ -184,6 +202,59 @@ def test_an_alternative_is_chosen_and_the_translation_begins_with_it(
     shows(page, translation(page, address, prefix=begins)["text"])
     page.get_by_role("button", name="Undo").click()
     shows(page, result)
+
+
+def test_a_new_translation_closes_the_menu_of_the_old(open_page: Open, address: str):
+    held: list[Route] = []
+    page = open_page(page_url(address))
+    shows(page, translation(page, address)["text"])
+    page.route("**/api/translate", lambda route: held.append(route))
+    with page.expect_request("**/api/translate"):
+        page.get_by_label("Text to translate").fill("a red ball")
+    page.locator(".word").nth(1).click()
+    page.get_by_role("menuitem").first.wait_for()
+
+    held[0].fallback()
+
+    shows(page, translation(page, address, "a red ball")["text"])
+    expect(page.locator("#popover")).to_be_hidden()
+
+
+def test_nothing_can_be_chosen_while_the_languages_change(open_page: Open, address: str):
+    page = open_page(page_url(address))
+    correct = page.get_by_role("button", name="Correct")
+    correct.wait_for()
+    page.route("**/api/translate", lambda route: None)
+    page.get_by_role("button", name="Swap languages").click()
+
+    page.locator(".word").first.click()
+    page.locator("#alternatives button").first.click()
+    correct.click()
+
+    expect(page.locator("#popover")).to_be_hidden()
+    expect(page.get_by_label("Correct translation")).to_be_hidden()
+
+
+def test_alternatives_of_a_sentence_without_a_place_in_the_text_are_only_shown(
+    open_page: Open, address: str
+):
+    def answer(route: "Route") -> None:
+        response = route.fetch()
+        result = response.json()
+        result["text"] = f"{result['sentences'][0]['text']} (restored)"
+        route.fulfill(json=result)
+
+    page = open_page(address)
+    page.locator(".word").first.wait_for()
+    page.route("**/api/translate", answer)
+    page.get_by_label("Text to translate").fill("she buys bread. the old man reads.")
+    alternatives = page.locator("#alternatives")
+    expect(alternatives.locator("button").first).to_be_visible()
+
+    page.get_by_role("radio", name="the old man reads.").click()
+
+    expect(alternatives.locator(".plain").first).to_be_visible()
+    expect(alternatives.locator("button")).to_have_count(0)
 
 
 def test_a_keyboard_is_enough(open_page: Open, address: str):
@@ -245,6 +316,7 @@ def test_one_of_several_sentences_is_looked_into(open_page: Open, address: str):
     choices.nth(1).click()
 
     expect(choices.nth(1)).to_be_checked()
+    expect(choices.nth(1)).to_be_focused()
     expect(page.locator(".lines .column")).to_contain_text("man")
     expect(page.locator(".lines .column")).not_to_contain_text("bread")
 

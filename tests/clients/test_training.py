@@ -1,5 +1,6 @@
 """A page with a training: the slider's checkpoint is what translates, and what the page shows."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +165,30 @@ def test_every_checkpoint_s_translation_in_a_table(models: list[Bundle], page: "
     expect(cells.first).not_to_have_text(translation(models[0]))
 
 
+def test_a_comparison_waits_for_the_translation(page: "Page"):
+    page.evaluate(
+        """() => {
+          document.getElementById("beam").dispatchEvent(new Event("change"));
+          document.getElementById("training-comparison").open = true;
+        }"""
+    )
+
+    expect(page.locator("#training-texts td")).to_have_count(len(UPDATES))
+    expect(page.locator("#state")).to_contain_text("on this device")
+
+
+def test_a_translation_that_is_stopped_ends_playing(page: "Page"):
+    page.evaluate(
+        """() => {
+          document.getElementById("training-play").click();
+          document.getElementById("stop").click();
+        }"""
+    )
+
+    assert "Play" in page.locator("#training-play").inner_text()
+    expect(page.locator("#state")).to_have_text("Stopped.")
+
+
 def test_an_address_leads_to_a_checkpoint(
     models: list[Bundle], training_file: Path, open_page: Open
 ):
@@ -173,6 +198,8 @@ def test_an_address_leads_to_a_checkpoint(
 
     page.locator("#explorer-tokens button").nth(1).click()
     assert "update=40" in page.url, "another selection keeps it"
+    page.locator("#tour a").first.click()
+    expect(page).to_have_url(re.compile("step=embedding&update=40"))
     move(page, "ArrowRight")
     assert "update=1200" in page.url
     move(page, "End")

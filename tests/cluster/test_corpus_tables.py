@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pyarrow
+import pytest
 from pyarrow import ipc, parquet
 from tests.conftest import CommandResult, Transduce, refuses
 from tests.sentences import sentences
@@ -39,9 +40,32 @@ def test_other_tables_are_refused(transduce: Transduce, tmp_path: Path):
 
     refuses(
         build(transduce, tmp_path / "out", tmp_path / "x.parquet"),
-        "x.parquet has columns x: expected en and de, or source and target",
+        "x.parquet, row 1: expected texts en and de, or source and target, not {'x': 'a'}",
     )
     refuses(
         build(transduce, tmp_path / "out", tmp_path / "empty"),
         "empty has no .arrow or .parquet files",
     )
+
+
+@pytest.mark.parametrize(
+    "bad", [{"translation": "A dog."}, {"source": 1, "target": "Ein Hund."}, {"source": "A dog."}]
+)
+def test_a_row_without_two_texts_is_named(
+    transduce: Transduce, tmp_path: Path, bad: dict[str, object]
+):
+    file = tmp_path / "x.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist([bad]), file)
+
+    refuses(build(transduce, tmp_path / "out", file), f"{file}, row 1: expected texts en and")
+
+
+def test_null_is_empty_text(transduce: Transduce, tmp_path: Path):
+    rows = [{"source": pair.source, "target": pair.target} for pair in PAIRS]
+    file = tmp_path / "x.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist([*rows, {"source": "A dog."}]), file)
+
+    result = build(transduce, tmp_path / "out", file)
+
+    assert (result.code, result.err) == (0, "")
+    assert "empty target: 1" in result.out

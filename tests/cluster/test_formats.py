@@ -29,10 +29,10 @@ def converted(source: Path, out: Path, *, field: str = "text") -> list[Path]:
         shards += scan_file(address, name, field=field, shard_rows=7, first_number=len(shards))[1]
     out.mkdir()
     for shard in shards:
-        rows = read_rows(shard, field=field)
+        texts, fields = read_rows(shard, field=field)
         target = out / shard.output
         target.parent.mkdir(exist_ok=True)
-        target.write_bytes(encode_rows(shard, rows, [text.upper() for text in rows.texts]))
+        target.write_bytes(encode_rows(shard, fields, [text.upper() for text in texts]))
     if source.is_dir():
         names = [shard.output for shard in shards]
         write_dataset_folders(resolve(str(out)), resolve(str(source)), names)
@@ -98,7 +98,7 @@ def test_any_address_of_fsspec_is_read():
 
     assert [name for _, name in inputs] == ["a.en", "b.txt"]
     (shard,) = scan_file(*inputs[1], field="text", shard_rows=5, first_number=0)[1]
-    assert read_rows(shard, field="text").texts == ["b", "c"]
+    assert read_rows(shard, field="text")[0] == ["b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,7 @@ def test_any_address_of_fsspec_is_read():
         ("a.txt", b"good\nb\xe9d\n", "a.txt, line 2: not UTF-8"),
         ("a.jsonl", b'{"text": "x"}\n{"texts": "x"}\n', "line 2: not an object with a text 'text'"),
         ("a.jsonl", b"\n", "line 1: not JSON"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "\\ud800"}\n', "a.jsonl, line 2: .*surrogates"),
         ("a.jsonl", b'{"text": "x", "translation": ""}', "has a 'translation' already"),
         ("a.txt.gz", gzip.compress(b"x\n" * 9)[:-4], "not a complete gzip file"),
     ],
@@ -125,3 +126,35 @@ def test_a_missing_column_is_named(tmp_path: Path):
 
     with pytest.raises(ValueError, match=r"a.parquet has columns en, id: name one .* --field"):
         converted(tmp_path / "a.parquet", tmp_path / "out")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_column_without_text_is_named(tmp_path: Path, suffix: str):
+    table = pa.table({"en": ["x"], "id": [1]})
+    if suffix == ".parquet":
+        pq.write_table(table, tmp_path / "a.parquet")
+    else:
+        with pa.ipc.new_stream(tmp_path / "a.arrow", table.schema) as writer:
+            writer.write_table(table)
+
+    with pytest.raises(ValueError, match=rf"a{suffix}: the column 'id' has int64, not text"):
+        converted(tmp_path / f"a{suffix}", tmp_path / "out", field="id")
+
+
+def test_repeated_texts_may_be_a_dictionary(tmp_path: Path):
+    texts = pa.array(["a", "b", "a"]).dictionary_encode()
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+
+    (file,) = converted(tmp_path / "a.parquet", tmp_path / "out")
+
+    assert pq.read_table(file)["translation"].to_pylist() == ["A", "B", "A"]
+
+
+def test_only_the_state_of_a_data_set_names_its_files(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "state.json").write_text("[]")  # of another program
+
+    assert [name for _, name in find_inputs(str(tmp_path))] == ["a.txt"]
+    (tmp_path / "dataset_info.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"state.json is damaged: save the data set again"):
+        find_inputs(str(tmp_path))

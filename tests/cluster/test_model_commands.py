@@ -201,6 +201,26 @@ def test_a_data_set_becomes_files_of_pairs(model: Path, tmp_path: Path, transduc
     assert len([file for file in (tmp_path / "out").iterdir() if file.is_file()]) == 3
 
 
+def test_a_relative_output_is_no_folder_of_the_workers(
+    model: Path, tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    def run(worker: ShardWorker, shards: Sequence[Shard], config: object) -> list[object]:
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir(tmp_path / "elsewhere")
+            return [worker.run(shard) for shard in shards]
+
+    monkeypatch.setattr(resume, "run_shards", run)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "in.txt").write_text("a dog\n")
+
+    result = transduce("translate", model, "-i", "in.txt", "-o", "out", *CLUSTER)
+
+    assert result.code == 0, result.err
+    assert joined(tmp_path / "out", ".txt").count("\n") == 1
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
 def test_a_missing_engine_is_reported_before_the_corpus_is_read(
     model: Path, tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
 ):

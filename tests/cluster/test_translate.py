@@ -10,6 +10,8 @@ from tests.conftest import Transduce
 from tests.faults.damaging import tiny_bundle
 
 from transduce.cluster import engines
+from transduce.cluster.translate import ClusterResult
+from transduce.inference.glossary import Term
 
 EXPECTED = [line.upper() for line in LINES]
 MODEL_LINES = ["" if number % 17 == 0 else f"a dog {number % 7}" for number in range(300)]
@@ -114,6 +116,31 @@ def test_an_error_of_a_worker_is_one_line(tmp_path: Path, transduce: Transduce):
 
     assert refused.code == 2
     assert refused.err.split("\n")[1].startswith("transduce: CTranslate2 is not available")
+
+
+def test_a_terminology_is_read_in_the_direction_of_the_model(
+    tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    tiny_bundle().save(tmp_path / "model")
+    (tmp_path / "terms.tbx").write_text(
+        '<martif><termEntry><langSet xml:lang="de"><term>Hund</term></langSet>'
+        '<langSet xml:lang="en"><term>dog</term></langSet></termEntry></martif>'
+    )
+    options: dict[str, object] = {}
+
+    def translate(*_: object, **given: object) -> ClusterResult:
+        options.update(given)
+        return ClusterResult(rows=0, files=(), translated=0, seconds=0.0)
+
+    monkeypatch.setattr("transduce.cluster.translate.translate_corpus", translate)
+
+    result = transduce(
+        *("translate", tmp_path / "model", "-i", tmp_path, "-o", tmp_path / "out"),
+        *("--cluster", "local", "--glossary", tmp_path / "terms.tbx"),
+    )
+
+    assert result.code == 0, result.err
+    assert options["glossary"] == (Term("dog", "Hund"),)
 
 
 def test_an_unreachable_cluster_is_an_error(corpus: Path, run: Run, monkeypatch):

@@ -386,7 +386,7 @@ def test_source_and_target_of_a_test_must_match(run: Run, transduce: Transduce, 
         "evaluate", run.folder, "--source", corpus / "short", "--target", corpus / "test.rev"
     )
 
-    refuses(result, "1 source lines", "40 references")
+    refuses(result, "the source has 1 lines", "40 references")
 
 
 @pytest.mark.parametrize(

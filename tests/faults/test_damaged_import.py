@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from tests.conftest import Transduce, refuses
 from tests.exports import CONFIG, bundle_of, one_vocabulary, two_vocabularies
 from tests.faults.damaging import flipped, refused, same_bundle
+from tests.unit.export.test_npz_files import write_npz
 from torch import Tensor
 
 from transduce.data.tokenizer import Tokenizer
@@ -58,6 +59,15 @@ def pickled(foreign: Path) -> Path:
     return foreign
 
 
+@pytest.fixture
+def npz(tmp_path: Path) -> Path:
+    """What Marian itself writes."""
+    tokenizer = two_vocabularies()
+    biases = {"activation": "silu", "attention_bias": True, "output_bias": True}
+    config = replace(CONFIG, vocab_size=tokenizer.vocab_size, **biases)
+    return write_npz(bundle_of(config, tokenizer), tmp_path / "npz")
+
+
 def usable(folder: Path) -> bool:
     """Whether an imported model encodes and decodes what it was given."""
     bundle = import_marian(folder)
@@ -86,7 +96,7 @@ def test_a_manifest_without_a_file_that_is_read_is_refused(own: Path, name: str)
     assert f"has no checksum for {name}" in refused(lambda: usable(own), own)
 
 
-@pytest.mark.parametrize("kind", ["foreign", "pickled"])
+@pytest.mark.parametrize("kind", ["foreign", "pickled", "npz"])
 @pytest.mark.parametrize(
     ("count", "seed"), [(20, 1), pytest.param(1000, 2, marks=pytest.mark.slow)]
 )

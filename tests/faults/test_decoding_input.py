@@ -345,5 +345,5 @@ def test_alignments_for_a_folder_that_is_not_there_cost_no_translation(
 ):
     result = translated("--align", tmp_path / "missing" / "links")
 
-    refuses(result, tmp_path / "missing")
+    refuses(result, f"{tmp_path / 'missing'} is not a folder: make it, or name another file")
     assert [*out.iterdir()] == []

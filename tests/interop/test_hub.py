@@ -77,8 +77,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
 
 def test_an_uploaded_model_can_be_imported(hub: type[Hub], tmp_path: Path, transduce: Transduce):
     bundle = bundle_of(CONFIG, one_vocabulary())
-    bundle.save(tmp_path / "mine")
-    (tmp_path / "mine" / "README.md").write_text(
+    bundle.save(tmp_path / "mine" / "model")  # of a run
+    (tmp_path / "mine" / "model" / "README.md").write_text(
         "# Mine\n\n    transduce translate path/to/this/folder\n"
     )
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import Run, Transduce
+from tests.conftest import Corpus, Run, Transduce
 
-from transduce.data.corpus import Pair
+from transduce.data.corpus import NumberedPair, Pair
+from transduce.data.store import Store
 from transduce.io.atomic_folder import sha256
 from transduce.memory.store import Entry, TranslationMemory
-from transduce.pipeline.adapt import FEWEST, BleuChange, _refusal, split_corrections
+from transduce.pipeline.adapt import FEWEST, BleuChange, _earlier_pairs, _refusal, split_corrections
 
 LANGUAGES = ("source", "target")
 QUICK = (
@@ -99,6 +100,9 @@ def test_shuffled_corrections_are_refused_and_the_model_stays(
         (("--rollback",), "no adaptation has replaced it"),
         (("--corrections", "few.db"), f"needs {FEWEST}"),
         (("--corrections", "none.db"), "no such translation memory"),
+        (("--corrections", "few.db", "--rehearsal", "inf"), "--rehearsal must be finite"),
+        (("--corrections", "few.db", "--rehearsal", "-1"), "--rehearsal must be finite"),
+        (("--corrections", "few.db", "--max-loss", "nan"), "--max-loss must be a number"),
     ],
 )
 def test_a_wrong_call_changes_nothing(
@@ -146,6 +150,15 @@ def test_a_source_stays_in_its_part_and_the_newest_correction_counts() -> None:
     ]
     assert Pair(later.source, "new") in (*more.train, *more.validation, *more.held_out)
     assert 0.1 < len(split.held_out) / 200 < 0.3
+
+
+def test_earlier_pairs_are_text_as_it_was_trained_on(corpus: Corpus, tmp_path: Path) -> None:
+    pair = Pair("<bt> one ≈ zwölf", "DREI")  # characters without a piece
+    store = Store.write(
+        tmp_path / "store", [NumberedPair(1, pair)], tokenizer=corpus.tokenizer, max_pieces=50
+    )
+
+    assert _earlier_pairs(store, 9) == [pair]
 
 
 @pytest.mark.parametrize(

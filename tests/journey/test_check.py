@@ -96,6 +96,29 @@ def test_a_recipe_names_a_corpus_too(transduce: Transduce, corpus: Path):
     assert result.out.startswith("433 pairs to train on")
 
 
+def test_each_direction_is_checked_with_its_further_corpora(transduce: Transduce, corpus: Path):
+    write_sides(corpus, "more", [Pair("Halt!", "<bt> Stop!"), Pair("Halt!", "<bt> Halt!")])
+    (corpus / "mine.toml").write_text(
+        f'[data]\nfolder = "{corpus}"\n'
+        '[[data.directions]]\nsource = "en"\ntarget = "de"\ntrain = ["train.en", "train.de"]\n'
+        '[[data.directions]]\nsource = "de"\ntarget = "en"\ntrain = ["clean.de", "clean.en"]\n'
+        '[[data.also]]\nsource = "de"\ntarget = "en"\ntrain = ["more.de", "more.en"]\n'
+        "[tokenizer]\nvocab_size = 97\n"
+    )
+
+    result = transduce("check", corpus / "mine.toml")
+    reports = json.loads(transduce("check", corpus / "mine.toml", "--json").out)["reports"]
+
+    assert result.out.startswith("en-de: 438 pairs to train on")
+    assert "training: 11 of 438 pairs have their sides swapped" in result.out
+    assert "\n\nde-en: 435 pairs to train on" in result.out
+    assert "training: 1 of 435 pairs has a target identical to its source" in result.out
+    assert {name: report["training_pairs"] for name, report in reports.items()} == {
+        "en-de": 438,
+        "de-en": 435,
+    }
+
+
 def test_a_line_that_is_not_utf8_is_a_finding(transduce: Transduce, corpus: Path):
     write_sides(corpus, "train", [*PAIRS, Pair("nice", "sch\udcf6n")])
 

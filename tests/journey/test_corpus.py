@@ -132,8 +132,9 @@ def test_nearly_equal_pairs_are_dropped_on_request(transduce: Transduce, folder:
 def test_near_duplicates_need_their_package_and_a_similarity(
     transduce: Transduce, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    refused = build(transduce, folder, sides(folder, "clean"), "--near", 1.5)
-    refuses(refused, "--near must be above 0 and at most 1, not 1.5")
+    for near in (1.5, 0.0):
+        refused = build(transduce, folder, sides(folder, "clean"), "--near", near)
+        refuses(refused, f"--near must be above 0 and at most 1, not {near}")
     monkeypatch.setitem(sys.modules, "rensa", None)
 
     refused = build(transduce, folder, sides(folder, "clean"), "--near", 0.8)
@@ -170,6 +171,15 @@ def test_too_few_pairs_and_a_full_folder_are_refused(transduce: Transduce, folde
     assert build(transduce, folder, files, *NONE_HELD).code == 0
     (folder / "train.en").unlink()  # which would be named if the corpus were read first
     refuses(build(transduce, folder, sides(folder, "train")), "out is not an empty folder")
+
+
+def test_two_equal_languages_are_refused(transduce: Transduce, folder: Path):
+    words = (sides(folder, "clean"), "--source-lang", "en", "--target-lang", "en")
+
+    result = transduce("corpus", "build", *words, "--out", folder / "out")
+
+    refuses(result, "--source-lang and --target-lang must differ, not both be 'en'")
+    assert not (folder / "out").exists()
 
 
 def get(transduce: Transduce, folder: Path, name: str, target: str = "de") -> CommandResult:

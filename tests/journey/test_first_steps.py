@@ -94,12 +94,17 @@ def test_without_a_model_or_a_network_one_line_says_what_to_do(
     absent = transduce("import", "owner/none").err.splitlines()[-1]
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     offline = transduce("import", ID)
+    monkeypatch.setenv("HF_ENDPOINT", "hub.example")
+    misspelt = transduce("import", ID)
 
     assert absent.startswith("transduce: owner/none is no folder, and http://127.0.0.1:")
-    assert absent.endswith(" has no public model of that name")
+    assert " has no public model of that name: " in absent
     assert offline.code == 2
     assert "Connection refused" in offline.err
-    assert f"`hf download {ID} --local-dir opus-mt-en-de`" in offline.err
+    assert "hub.example cannot be read (unknown url type" in misspelt.err
+    assert "`hf download owner/none --local-dir none`" in absent
+    for refused in (offline, misspelt):
+        assert f"`hf download {ID} --local-dir opus-mt-en-de`" in refused.err
     assert not Path("models").exists()
 
 

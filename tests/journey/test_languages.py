@@ -145,6 +145,9 @@ def test_relabel_keeps_what_it_is_not_given(model: Path, transduce: Transduce) -
     refuses(transduce("relabel", model), "--source-lang CODE")
     refuses(transduce("relabel", model, "--source-lang", " "), "languages.source must be a code")
     refuses(transduce("relabel", model.parent / "none", "--source-lang", "en"), "does not exist")
+    (model / CARD).write_bytes(b"caf\xe9\n")
+    refused = transduce("relabel", model, "--target-lang", "fr")
+    refuses(refused, f"{model / CARD}, line 1: not UTF-8")
     assert transduce("translate", model, stdin=b"1 2\n").code == 0
 
 

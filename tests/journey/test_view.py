@@ -65,7 +65,7 @@ def test_a_folder_is_not_overwritten(run: Run, tmp_path: Path, transduce: Transd
 def test_a_folder_that_is_not_there_is_named(run: Run, tmp_path: Path, transduce: Transduce):
     result = transduce("view", run.folder, "1 2 3", "--out", tmp_path / "none" / "map.html")
 
-    refuses(result, f"{tmp_path / 'none'} does not exist")
+    refuses(result, f"{tmp_path / 'none'} is not a folder")
 
 
 @pytest.mark.parametrize(

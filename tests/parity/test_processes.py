@@ -264,6 +264,18 @@ def test_a_run_whose_weights_are_shared_out_ends_in_a_whole_model(tmp_path: Path
     assert bundle.model.size == sum(weight.numel() for weight in weights_of(tmp_path / "run"))
 
 
+@pytest.mark.slow
+def test_a_run_of_a_given_duration_has_one_plan(tmp_path: Path):
+    write_corpus(tmp_path)
+    words = [*command(tmp_path, "run"), "--set", "batch.micro_tokens=auto", "--time", "20s"]
+    length = words.index("train.updates=90")
+    del words[length - 1 : length + 1]
+
+    assert together(2, commanded, words, tmp_path / "run", NEVER) == [0, 0]
+
+    assert "\n20s: " in (tmp_path / "run-0").read_text()
+
+
 def test_after_a_process_was_killed_all_start_again_and_go_on_by_themselves(tmp_path: Path):
     write_corpus(tmp_path)
     assert carried_out(tmp_path, "whole") == [0, 0]

@@ -1,5 +1,6 @@
 """One file in, a complete recipe out; and the other way round."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,15 @@ def test_a_recipe_that_extends_itself_is_refused(tmp_path: Path):
         load_recipe(tmp_path / "a.toml")
 
 
+def test_a_recipe_that_extends_itself_through_two_folders_is_refused(tmp_path: Path):
+    for name, other in (("a", "b"), ("b", "a")):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "mine.toml", f'extends = "../{other}/mine.toml"\n')
+
+    with pytest.raises(ValueError, match="extends itself"):
+        load_recipe(tmp_path / "a" / "mine.toml")
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
@@ -130,6 +140,20 @@ def test_the_later_of_two_settings_wins():
 def test_a_section_that_is_no_table_is_explained(tmp_path: Path):
     with pytest.raises(ValueError, match=r"^train must be a table .*not 3$"):
         load_recipe(write(tmp_path / "mine.toml", "train = 3\n"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("tokenizer.protect=5", "tokenizer.protect must be a list of texts such as ["),
+        ("data.directions=5", "data.directions must be a list of tables, not 5"),
+        ("data.directions=[{targt=1}]", "the nearest known one is data.directions.target"),
+        ("data.also=[{targt=1}]", "the nearest known one is data.also.target"),
+    ],
+)
+def test_a_wrong_setting_has_a_hint_that_fits(setting: str, message: str):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_recipe("tiny", [setting])
 
 
 def test_differences_are_named_key_by_key():

@@ -39,7 +39,7 @@ from transduce.io.atomic_folder import (
     sanitise,
 )
 from transduce.io.machine import VERSION as SOURCE_VERSION
-from transduce.io.records import read_record
+from transduce.io.records import first_fault, read_record
 from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import NumpyTransformer, parameter_shapes
 from transduce.search.config import SearchConfig
@@ -312,15 +312,8 @@ def _read_config(path: Path) -> _Config:
     try:
         return pydantic.TypeAdapter(_Config).validate_json(json.dumps(content), strict=True)
     except pydantic.ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        key = sanitise(".".join(str(part) for part in fault["loc"]))
-        if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            reason = f"{key} is unknown: a newer transduce may have written it"
-        elif fault["type"] == "value_error":
-            reason = sanitise(fault["msg"].removeprefix("Value error, "))
-        else:
-            reason = f"{key}: {fault['msg']}"
-        raise ValueError(f"{path} does not fit this version of transduce: {reason}") from None
+        fault = first_fault(error)
+        raise ValueError(f"{path} does not fit this version of transduce: {fault}") from None
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
@@ -332,7 +325,7 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 
 def _read_model(path: Path, config: ModelConfig) -> NumpyTransformer:
     weights = read_weights(path)
-    check_size(weights, config, str(path))
+    check_size([array.size for array in weights.values()], config, str(path))
     actual = {name: (list(array.shape), array.dtype) for name, array in weights.items()}
     single = np.dtype(np.float32)
     expected = {name: (list(shape), single) for name, shape in parameter_shapes(config).items()}

@@ -5,13 +5,12 @@ exponent makes 1e36 of 0.01.
 """
 
 import errno
-import math
 import os
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Final
 
 import numpy as np
 from jaxtyping import Shaped
@@ -35,16 +34,6 @@ _OLD_SUBLAYERS: Final = {
 """Names of a layer's parts in bundles of version 1, and the current ones."""
 
 _SPARE = 1 << 16  # weights that may be missing before a model is built to say which
-
-
-@runtime_checkable  # the shape checks of the tests use isinstance
-class HasShape(Protocol):
-    """An array, or a tensor of torch."""
-
-    @property
-    def shape(self) -> Sequence[int]:
-        """Length of each axis."""
-        ...
 
 
 @contextmanager
@@ -101,22 +90,21 @@ def write_tensors(tensors: Mapping[str, Shaped[np.ndarray, "..."]], path: Path) 
         raise OSError(number, os.strerror(number), str(path)) from None
 
 
-def check_size(weights: Mapping[str, HasShape], config: ModelConfig, where: str) -> None:
+def check_size(sizes: Sequence[int], config: ModelConfig, where: str) -> None:
     """Refuse a configuration far larger than the weights, before a model of that size is built.
 
     Args:
-        weights: by name.
+        sizes: number of weights of each tensor.
         config: the claimed shape.
         where: start of the message, such as the file.
 
     Raises:
         ValueError: if there are far fewer weights than the shape needs.
     """
-    held = sum(math.prod(tensor.shape) for tensor in weights.values())
     layers = config.encoder_layers + config.decoder_layers
-    if config.matrices > held + _SPARE or layers > len(weights):
+    if config.matrices > sum(sizes) + _SPARE or layers > len(sizes):
         raise ValueError(
-            f"{where} does not fit config.json: it has {held:,} weights in {len(weights):,} "
+            f"{where} does not fit config.json: it has {sum(sizes):,} weights in {len(sizes):,} "
             f"tensors, far too few for the model there: copy all files from one folder"
         )
 

@@ -1,6 +1,5 @@
 """transduce adapt."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -49,10 +48,7 @@ def adapt(
         roll_back(model)
         print_stderr(f"{model} has the model before its last adaptation")
         return
-    with (
-        TranslationMemory(corrections, create=False) as memory,
-        event_printer(sys.stderr) as on_event,
-    ):
+    with TranslationMemory(corrections, create=False) as memory, event_printer() as on_event:
         report = adapt_model(
             model,
             memory.entries(),

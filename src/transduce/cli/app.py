@@ -1,5 +1,6 @@
 """The application, and what its commands share: options, output and hints."""
 
+import shlex
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from transduce.io.machine import has_torch, require_torch
 
 if TYPE_CHECKING:
     import torch
+
+    from transduce.bundle.bundle import Bundle
 
 _ALIASES = {
     "beam-size": "beam",
@@ -101,8 +104,24 @@ def hint_to_resume(run: Path | None = None) -> Generator[None]:
         if run is None:
             print_stderr("interrupted; repeat the command to resume")
         elif (run / "checkpoints").is_dir():
-            print_stderr(f"interrupted; resume with: {command_name()} train --resume --out {run}")
+            command = shlex.join([command_name(), "train", "--resume", "--out", str(run)])
+            print_stderr(f"interrupted; resume with: {command}")
         raise
+
+
+def edited_card(folder: Path, bundle: "Bundle") -> str | None:
+    """Return the model card in a bundle's folder if a person edited it, else None.
+
+    Raises:
+        ValueError: if it is not UTF-8.
+    """
+    from transduce.bundle.card import model_card
+    from transduce.io.atomic_folder import CARD
+    from transduce.io.streams import decode_utf8
+
+    file = folder / CARD
+    card = decode_utf8(str(file), file.read_bytes()) if file.is_file() else ""
+    return None if card in ("", model_card(bundle)) else card
 
 
 def command_name() -> str:
@@ -112,8 +131,8 @@ def command_name() -> str:
 
 
 def print_stdout(text: str) -> None:
-    """Write a line to stdout as UTF-8, whatever the locale."""
-    sys.stdout.buffer.write(f"{text}\n".encode())
+    """Write a line to stdout as UTF-8, whatever the locale; paths may hold other bytes."""
+    sys.stdout.buffer.write(f"{text}\n".encode(errors="surrogateescape"))
 
 
 def print_stderr(text: str) -> None:

@@ -1,6 +1,5 @@
 """transduce augment."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -90,6 +89,6 @@ def augment(
         translator = translator.to(to) if to else translator
         weights = f"{sha256(find_bundle(model) / WEIGHTS)} {to}".strip()
         run = partial(make_pairs, translator, text, out, model=weights)
-    with event_printer(sys.stderr) as on_event, hint_to_resume():
+    with event_printer() as on_event, hint_to_resume():
         result = run(config=config, languages=(source, target), on_event=on_event)
     print_stderr(f"{out}: {result}")

@@ -1,6 +1,6 @@
 """transduce calibrate."""
 
-from transduce.cli.app import ModelFolder, ReferenceText, SourceText, app, print_stdout
+from transduce.cli.app import ModelFolder, ReferenceText, SourceText, app, edited_card, print_stdout
 from transduce.io.streams import read_lines
 
 
@@ -27,10 +27,10 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
     from transduce.bundle.bundle import Bundle, find_bundle
     from transduce.data.corpus import Pair
     from transduce.evaluation.scoring import fit_confidence, translate_with
-    from transduce.io.atomic_folder import CARD
 
     folder = find_bundle(model)
     bundle = Bundle.load(folder)
+    card = edited_card(folder, bundle)
     pairs = [Pair(*sides) for sides in zip(sources, targets, strict=True)]
     translations = translate_with(bundle, sources)
     bundle.confidence = fit_confidence(translations, pairs, tokenizer=bundle.tokenizer)
@@ -41,6 +41,5 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
             f"{len(pairs)} lines are too few to calibrate the confidence of "
             f"{' and '.join(missing)}: use at least 100"
         )
-    card = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else None
-    bundle.save(folder, card=card)  # it may have been edited by hand
+    bundle.save(folder, card=card)
     print_stdout(f"confidence of {folder}: calibrated on {len(pairs):,} lines")

@@ -1,7 +1,6 @@
 """transduce check."""
 
 import json
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
@@ -34,15 +33,22 @@ def check(
       transduce check multi30k --set data.folder=corpora/multi30k --json
     """
     from transduce.cli.progress import line_counter
-    from transduce.corpus_check.check import check_corpus
+    from transduce.corpus_check.check import check_corpus, single_directions
     from transduce.pipeline.defaults import choose_recipe
 
     selected, guess = complete_languages(choose_recipe(recipe, settings).recipe)
     if guess:
         print_stderr(guess)
-    with line_counter(sys.stderr) as count:
-        report = check_corpus(selected, progress=count)
-    text = json.dumps({"report": asdict(report)}, ensure_ascii=False) if as_json else str(report)
+    with line_counter() as count:
+        reports = {
+            "-".join(part.languages.codes): check_corpus(part, progress=count)
+            for part in single_directions(selected)
+        }
+    several = bool(selected.data.directions)
+    texts = [f"{name}: {report}" if several else str(report) for name, report in reports.items()]
+    objects = {name: asdict(report) for name, report in reports.items()}
+    fields = {"reports": objects} if several else {"report": next(iter(objects.values()))}
+    text = json.dumps(fields, ensure_ascii=False) if as_json else "\n\n".join(texts)
     # Lines that are not UTF-8 contain surrogates, which stdout cannot encode.
     print_stdout(text.encode(errors="replace").decode())
-    raise Exit(1 if report.severe else 0)
+    raise Exit(1 if any(report.severe for report in reports.values()) else 0)

@@ -1,14 +1,16 @@
 """Options of `--cluster`; `transduce translate --cluster`."""
 
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from transduce.cli.app import hint_to_resume, print_stderr
+
+if TYPE_CHECKING:
+    from transduce.inference.glossary import Term
 
 ClusterEngine = Annotated[
     str | None,
@@ -40,8 +42,12 @@ _KEYWORDS = {
 _PER_LINE = ("text", "form", "memory", "nbest", "as_json", "confidence", "align")
 
 
-def translate_on_cluster(arguments: Mapping[str, Any]) -> None:
+def translate_on_cluster(arguments: Mapping[str, Any], *, terms: "tuple[Term, ...]") -> None:
     """Translate the files of a folder or pattern, with options of `transduce translate` by name.
+
+    Args:
+        arguments: the options.
+        terms: of the glossary.
 
     Raises:
         ValueError: if input or output is missing, or an option is for single files.
@@ -60,16 +66,12 @@ def translate_on_cluster(arguments: Mapping[str, Any]) -> None:
     from transduce.cli.progress import event_printer
     from transduce.cluster.engines import ClusterConfig
     from transduce.cluster.translate import translate_corpus
-    from transduce.inference.glossary import read_glossary
     from transduce.inference.translator import find_target_tag
 
     if arguments["to"] is not None:  # before workers start
         bundle, source = Bundle.load(arguments["model"]), arguments["source_lang"] or ""
         find_target_tag(bundle.tokenizer, bundle.directions, arguments["to"], source=source)
-    glossary, options = (
-        arguments["glossary"],
-        {new: arguments[old] for old, new in _KEYWORDS.items()},
-    )
+    options = {new: arguments[old] for old, new in _KEYWORDS.items()}
     if arguments["batch_tokens"] is not None:
         options["batch_tokens"] = arguments["batch_tokens"]
     loading = {name: arguments[name] for name in ("engine", "compute_type", "shortlist")}
@@ -81,7 +83,7 @@ def translate_on_cluster(arguments: Mapping[str, Any]) -> None:
         shard_rows=arguments["shard_lines"],
         field=arguments["field"],
     )
-    with event_printer(sys.stderr) as on_event, hint_to_resume():
+    with event_printer() as on_event, hint_to_resume():
         result = translate_corpus(
             arguments["model"],
             address(arguments["input"]),
@@ -89,7 +91,7 @@ def translate_on_cluster(arguments: Mapping[str, Any]) -> None:
             config=config,
             loading={**loading, "ensemble": arguments["also"] or ()},
             on_event=on_event,
-            glossary=read_glossary(glossary) if glossary else (),
+            glossary=terms,
             protect=tuple(arguments["protect"] or ()),
             retry_loops=not arguments["as_is"],
             recase=not arguments["as_is"],
@@ -102,5 +104,10 @@ def translate_on_cluster(arguments: Mapping[str, Any]) -> None:
 
 
 def address(path: Path) -> str:
-    """Restore the slashes of an address, such as s3://bucket, of which a path keeps one."""
-    return re.sub(r"^(\w{2,}):/+", r"\1://", str(path))
+    """Restore the slashes of an address, of which a path keeps one.
+
+    >>> address(Path("s3://bucket/a")), address(Path("file:///data"))
+    ('s3://bucket/a', 'file:///data')
+    """
+    text = re.sub(r"^(\w{2,}):/+", r"\1://", str(path))
+    return re.sub("^file://", "file:///", text)  # whose host is empty

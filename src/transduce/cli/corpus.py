@@ -81,6 +81,8 @@ def get(
 ) -> None:
     """Fetch a public corpus: sacreBLEU's test sets, or data sets of mtdata if it is installed.
 
+    The codes choose the direction of a test set; data sets of mtdata have theirs in the name.
+
     Example:
 
     \b

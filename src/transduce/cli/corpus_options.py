@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from transduce.cli.app import Overrides, SourceLanguage, TargetLanguage
-from transduce.data.languages import file_language
+from transduce.data.languages import base_language, file_language
 
 if TYPE_CHECKING:
     from transduce.config import Recipe
 
 _SIDES = ("source", "target")
+# A hyphen is followed by a script or region in capitals, or by the target; a colon by that alone.
+_CODE = r"(?:[a-z]+(?:-(?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))+|\w+)"
+_DIRECTION = rf"([\w-]+(?=:)|{_CODE})[-:]((?<=:)[\w-]+|{_CODE})"
+_COLON = "(a colon separates codes with hyphens, as pt-br:en)"
 PAIR_OPTIONS = ("source", "target", "source_lang", "target_lang")
 """Of the two sides of a corpus."""
 
@@ -119,9 +123,9 @@ def with_corpus_options(*names: str) -> Callable[[Callable[..., None]], Callable
 
 
 def _direction_table(text: str) -> str:
-    match = re.fullmatch(r"(\w+)[-:]([\w-]+)=([^,]+)(?:,([^,]+))?", text)
+    match = re.fullmatch(rf"{_DIRECTION}=([^,]+)(?:,([^,]+))?", text)
     if not match:
-        raise ValueError(f"--direction takes en-de=SOURCE,TARGET, not {text!r}")
+        raise ValueError(f"--direction takes en-de=SOURCE,TARGET, not {text!r} {_COLON}")
     source, target, *files = match.groups()
     names = json.dumps([file for file in files if file], ensure_ascii=False)
     codes = [json.dumps(code, ensure_ascii=False) for code in (source, target)]
@@ -130,8 +134,10 @@ def _direction_table(text: str) -> str:
 
 def _addition_table(text: str) -> str:
     # A path may have a colon.
-    match = re.fullmatch(r"(?:(\w+)[-:]([\w-]+)=)?(.+?)(?::(\d*\.?\d+))?", text)
+    match = re.fullmatch(rf"(?:{_DIRECTION}=)?(.+?)(?::(\d*\.?\d+))?", text)
     source, target, files, weight = match.groups("") if match else ("", "", text, "")
+    if not source and re.match(r"\w+(?:[-:]\w+)+=", files):
+        raise ValueError(f"--also takes en-de=SOURCE,TARGET:WEIGHT, not {text!r} {_COLON}")
     names = json.dumps(files.split(","), ensure_ascii=False)
     codes = f"source = {json.dumps(source)}, target = {json.dumps(target)}"
     return f"{{{codes}, train = {names}, weight = {float(weight or 1)}}}"
@@ -141,6 +147,9 @@ def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[R
     """Return the recipe with the languages that it lacks, and a line that names guessed ones.
 
     The corpus's files' names or text tell; of a run that was begun its languages are kept.
+
+    Raises:
+        ValueError: if one language of a file that names them stays unknown.
     """
     files, missing = recipe.data.paths(recipe.data.train), recipe.languages.missing
     if not files or not missing:
@@ -153,15 +162,21 @@ def complete_languages(recipe: "Recipe", *, run: Path | None = None) -> "tuple[R
         codes = {side: getattr(recorded, side) for side in missing}
         return replace(recipe, languages=replace(recipe.languages, **codes)), ""
     from transduce.corpus_check.language import guess_languages
+    from transduce.data.pair_files import names_languages
 
     named = [file_language(file) for file in files] if len(files) == 2 else ["", ""]
-    text = ("", "") if all(named) else guess_languages(files)
+    guesses = ("", "") if all(named) else guess_languages(files)
+    languages = recipe.languages
+    known = {base_language(code) for code in (*named, languages.source, languages.target)}
     guessed: list[str] = []
-    for side, name, guess in zip(_SIDES, named, text, strict=True):
-        if side in missing and (name or guess):
+    for side, name, guess in zip(_SIDES, named, guesses, strict=True):
+        if side in missing and (name or guess not in known):  # "" is known where a name is ""
             codes[side] = name or guess
             guessed += [] if name else [f"{side} {guess}"]
-    recipe = replace(recipe, languages=replace(recipe.languages, **codes))
+    recipe = replace(recipe, languages=replace(languages, **codes))
+    unknown = recipe.languages.missing
+    if len(unknown) == len(files) == 1 and names_languages(files[0]):
+        raise ValueError(f"{files[0]} names the languages of its texts: add --{unknown[0]}-lang")
     line = f"languages guessed from the text: {', '.join(guessed)}"
     options = "--source-lang and --target-lang name others"
     return recipe, f"{line}; {options}" if guessed else ""

@@ -1,6 +1,5 @@
 """transduce demo."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +24,7 @@ def demo(
     from transduce.cli.progress import event_printer
     from transduce.demo.journey import run_demo
 
-    with event_printer(sys.stderr) as on_event, hint_to_resume(out):
+    with event_printer() as on_event, hint_to_resume(out):
         result = run_demo(out, on_event=on_event)
     print_stdout(f"{result.run}\n{result}")
     print_stdout("\nSentences not in the training set:\n")

@@ -1,6 +1,5 @@
 """transduce distill."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -78,7 +77,7 @@ def distill(
     guess = ""
     if bundle.languages.missing:  # else they are the teacher's
         selected, guess = complete_languages(selected, run=out)
-    with event_printer(sys.stderr) as on_event, hint_to_resume():
+    with event_printer() as on_event, hint_to_resume():
         result = run_distillation(
             teacher,
             selected,

@@ -161,9 +161,11 @@ def _requirements() -> Iterator[tuple[str, Callable[[], Diagnosis]]]:
     yield "Python", partial(_python, _minimum(python))
     for line in packages:
         name = re.match(r"[\w.-]+", line)
-        # Requirements with a marker belong to extras.
-        if name and (";" not in line or (name[0] == "torch" and has_torch())):
-            yield name[0], partial(_package, name[0], _minimum(line))
+        marker = line.partition(";")[2]
+        is_extra = "extra ==" in marker
+        if name and (not is_extra or (name[0] == "torch" and has_torch())):
+            required = is_extra or not marker  # with another marker not every machine has it
+            yield name[0], partial(_package, name[0], _minimum(line), required=required)
 
 
 def _python(minimum: str) -> Diagnosis:
@@ -174,7 +176,7 @@ def _python(minimum: str) -> Diagnosis:
     return Diagnosis(f"{version} (at least {minimum or 'any'})")
 
 
-def _package(name: str, minimum: str) -> Diagnosis:
+def _package(name: str, minimum: str, *, required: bool) -> Diagnosis:
     requirement = f"{name}>={minimum}" if minimum else name
     advice = f'python -m pip install "{requirement}"'
     try:
@@ -182,7 +184,7 @@ def _package(name: str, minimum: str) -> Diagnosis:
     except metadata.PackageNotFoundError:
         version = None
     if not version:  # also None after an interrupted installation
-        return Diagnosis("missing", "FAULT", advice)
+        return Diagnosis("missing", "FAULT" if required else "note", advice)
     if _older(version, minimum):
         return Diagnosis(f"{version} is too old (at least {minimum})", "FAULT", advice)
     return Diagnosis(f"{version} (at least {minimum})" if minimum else version)

@@ -34,9 +34,9 @@ _MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENO
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; without `argv`, that of the process's arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    for name in ("stdout", "stderr"):  # None if the caller closed them, as for a daemon
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  open until exit
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the caller closed it, as for a daemon
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  open until exit
     previous_handler = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     run = partial(app, args=arguments, prog_name="transduce", standalone_mode=False)

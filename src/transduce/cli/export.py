@@ -12,6 +12,7 @@ from transduce.cli.app import (
     SourceLanguage,
     TargetLanguage,
     app,
+    edited_card,
     print_stderr,
     print_stdout,
 )
@@ -104,11 +105,12 @@ def export(
     if lines is not None and not any(line.strip() for line in lines):
         raise ValueError(f"{sample} has no sentence: name another file, or leave out --sample")
 
-    from transduce.bundle.bundle import Bundle
+    from transduce.bundle.bundle import Bundle, find_bundle
     from transduce.inference.engines.ct2_model import FILES
     from transduce.io.atomic_folder import check_replaceable
 
     bundle = Bundle.load(model)
+    card = edited_card(find_bundle(model), bundle) if to == "hub" else None
     bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
     if bundle.tokenizer.protection:
         print_stderr(
@@ -125,7 +127,10 @@ def export(
 
         trained = training_history(model)
     if to == "hub":
-        proof = _upload(model, bundle, str(out), sentences)
+        from transduce.bundle.card import model_card
+        from transduce.export.hub import upload_model
+
+        proof = upload_model(bundle, str(out), sentences, card=card or model_card(bundle))
     else:
         proof = _write_and_prove(
             to, bundle, out, sentences, quantize=quantize, shortlist=allowed, history=trained
@@ -150,7 +155,7 @@ def _write_and_prove(
     # Those that need torch are imported where it is needed.
     from transduce.export import argos, proof
     from transduce.inference.engines.ct2_model import write_ctranslate2
-    from transduce.web.page import is_replaceable, write_web
+    from transduce.web.page import write_web
 
     match to:
         case "ctranslate2":
@@ -170,8 +175,6 @@ def _write_and_prove(
             argos.write_argos(bundle, out, quantization=quantize)
             return proof.prove_argos(bundle, out, sentences)
         case "web":
-            if not is_replaceable(out) and out.suffix != ".html":
-                raise ValueError(f"{out} holds other files: name another folder for the export")
             precision = cast("Precision", quantize or "float32")
             write_web(bundle, out, precision=precision, history=history)
             return proof.prove_web(bundle, out, sentences)
@@ -180,17 +183,6 @@ def _write_and_prove(
 
             marian.write_huggingface(bundle, out)
             return proof.prove_huggingface(bundle, out, sentences)
-
-
-def _upload(model: Path, bundle: "Bundle", name: str, sentences: Sequence[str]) -> "Proof":
-    """Upload the bundle with the card in its folder, which people may have edited."""
-    from transduce.bundle.card import model_card
-    from transduce.export.hub import upload_model
-    from transduce.io.atomic_folder import CARD
-
-    file = model / CARD
-    card = file.read_text(encoding="utf-8") if file.is_file() else model_card(bundle)
-    return upload_model(bundle, name, sentences, card=card)
 
 
 def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":

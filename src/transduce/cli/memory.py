@@ -26,7 +26,7 @@ def import_file(
     source_lang: SourceCode,
     target_lang: TargetCode,
 ) -> None:
-    """Add the translations of TMX files; the store is made if it is missing.
+    """Add the translations of files; the store is made if it is missing.
 
     Example:
 

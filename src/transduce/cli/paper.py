@@ -12,7 +12,7 @@ paper = command_group("paper", "Reproduce the paper: its tables, figures and arc
 
 
 OutputFolder = Annotated[Path, Option("--out", "-o", help="Output folder.")]
-Threads = Annotated[int, Option(help="Intra-op threads (0 = all cores).")]
+Threads = Annotated[int, Option(min=0, help="Intra-op threads (0 = all cores).")]
 
 
 @paper.command()
@@ -51,16 +51,21 @@ def table4(
       transduce paper table4
       transduce paper table4 --treebank wsj --out runs/wsj
     """
-    from dataclasses import asdict
-
     from transduce.cli.progress import event_printer
-    from transduce.paper.table4.run import Trees, page
+    from transduce.paper.table4.run import page
     from transduce.paper.table4.run import table4 as run_table4
 
-    trees = Trees(treebank=treebank, also=tuple(also or ()), quick=quick)
     with event_printer(sys.stderr) as on_event:
-        result = run_table4(out, trees, recipe=recipe, overrides=settings or (), on_event=on_event)
-    print_stdout(page(asdict(result), trees=False))
+        record = run_table4(
+            out,
+            treebank=treebank,
+            also=also or (),
+            quick=quick,
+            recipe=recipe,
+            overrides=settings or (),
+            on_event=on_event,
+        )
+    print_stdout(page(record, trees=False))
     print_stderr(f"\nparse trees: {out / 'table4.md'}")
 
 
@@ -109,8 +114,8 @@ def table2(
         hour_price=hour_price,
     )
     with event_printer(sys.stderr) as on_event:
-        result = run_table2(assumed, quick=quick, threads=threads, scores=scores, on_event=on_event)
-    print_stdout(write(result, out))
+        record = run_table2(assumed, quick=quick, threads=threads, scores=scores, on_event=on_event)
+    print_stdout(write(record, out))
 
 
 @paper.command()
@@ -160,6 +165,7 @@ def table3(
       transduce paper table3 --corpus corpora/multi30k --rows base,A1,A4 --seeds 1,2,3
     """
     from transduce.cli.progress import event_printer
+    from transduce.paper.plot import require_matplotlib
     from transduce.paper.table3.report import report, write
     from transduce.paper.table3.run import (
         Settings,
@@ -169,6 +175,7 @@ def table3(
         quick_settings,
     )
 
+    require_matplotlib()  # before hours of training
     shared = Settings(
         pairs=pairs,
         vocab_size=vocab_size,
@@ -207,7 +214,7 @@ def figures(
         Option(help="Model or run folder: of the demo for it and ablation, any for the last four."),
     ] = None,
     quick: Annotated[
-        bool, Option("--quick", help="Smoke test in seconds, without training.")
+        bool, Option("--quick", help="Smoke test in seconds; the results mean little.")
     ] = False,
     out: OutputFolder = Path("runs/paper/figures"),
 ) -> None:

@@ -1,6 +1,5 @@
 """transduce prepare."""
 
-import sys
 from pathlib import Path
 
 from transduce.cli.app import RunFolder, TrainingRecipe, app
@@ -38,7 +37,7 @@ def prepare(
     from transduce.io.lock import exclusive_lock
     from transduce.pipeline.run_folder import check_output_folder, prepare_run
 
-    with exclusive_lock(folder), event_printer(sys.stderr) as on_event:
+    with exclusive_lock(folder), event_printer() as on_event:
         check_output_folder(selected, folder, resume=False)
         on_event = with_first_message(reason, with_first_message(guess, on_event))
         config = cluster and ClusterConfig(engine=cluster, workers=workers, shard_rows=shard_lines)

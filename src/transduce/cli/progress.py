@@ -4,6 +4,7 @@ rich is imported only for terminals, to keep pipes fast.
 """
 
 import math
+import sys
 import time
 import webbrowser
 from collections.abc import Callable, Generator
@@ -25,16 +26,17 @@ _DELAY = 2.0  # seconds before a line count is displayed
 
 
 @contextmanager
-def event_printer(stream: TextIO) -> Generator[EventHandler]:
-    """Yield an event handler that prints a run's events to `stream`."""
-    if not stream.isatty():
-        yield _PlainLines(stream)
+def event_printer(stream: TextIO | None = None) -> Generator[EventHandler]:
+    """Yield an event handler that prints a run's events to a stream, by default stderr."""
+    out: TextIO = stream or sys.stderr
+    if not out.isatty():
+        yield _PlainLines(out)
         return
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
+    console = Console(file=out, highlight=False, markup=False, soft_wrap=True)
     with Live(Text(), console=console, refresh_per_second=4, transient=True) as live:
 
         def on_event(event: Event) -> None:
@@ -61,16 +63,16 @@ def open_page(page: Path, on_event: EventHandler) -> EventHandler:
 
 
 @contextmanager
-def line_counter(stream: TextIO) -> Generator[Callable[[int], None]]:
-    """Yield a callback for the number of finished lines, displayed on terminals after a delay."""
-    if not stream.isatty():
+def line_counter() -> Generator[Callable[[int], None]]:
+    """Yield a callback for the number of finished lines; terminals show it after a delay."""
+    if not sys.stderr.isatty():
         yield lambda lines: None
         return
     from rich.console import Console
     from rich.status import Status
 
     started = time.monotonic()
-    status = Status("", console=Console(file=stream))
+    status = Status("", console=Console(file=sys.stderr))
 
     def count(lines: int) -> None:
         spent = time.monotonic() - started

@@ -5,6 +5,7 @@ from transduce.cli.app import (
     SourceLanguage,
     TargetLanguage,
     app,
+    edited_card,
     print_stderr,
     print_stdout,
 )
@@ -28,17 +29,14 @@ def relabel(
         raise ValueError("name a language: --source-lang CODE, --target-lang CODE or both")
 
     from transduce.bundle.bundle import CARD, Bundle, find_bundle
-    from transduce.bundle.card import model_card
 
     folder = find_bundle(model)
     if folder.name == "best" and folder != model:
         raise ValueError(f"the training of {model} is unfinished: relabel the finished model")
     bundle = Bundle.load(folder)
-    file = folder / CARD
-    card = file.read_text(encoding="utf-8") if file.is_file() else ""
-    edited = card not in ("", model_card(bundle))
+    card = edited_card(folder, bundle)
     bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
-    bundle.save(folder, card=card if edited else None)
+    bundle.save(folder, card=card)
     print_stdout(f"{folder} translates {bundle.languages.source} to {bundle.languages.target}")
-    if edited:
-        print_stderr(f"{file} was edited and stays as it is: correct its languages by hand")
+    if card is not None:
+        print_stderr(f"{folder / CARD} was edited and stays: correct its languages by hand")

@@ -1,7 +1,6 @@
 """transduce score."""
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -65,7 +64,7 @@ def score(
         config = ClusterConfig(
             engine=cluster, workers=workers, device=device, shard_rows=shard_lines
         )
-        with event_printer(sys.stderr) as on_event, hint_to_resume():
+        with event_printer() as on_event, hint_to_resume():
             result = score_corpus(
                 [model, *(also or ())],
                 address(source),

@@ -208,10 +208,10 @@ def _load(
         compute_type=compute_type,
         plan=make_plan(*plan, compute_type),
     )
-    for path, direction in zip(models, registry.directions, strict=True):
+    for direction in registry.directions:
         if direction.bundle.languages.missing:
             print_stderr(
-                f"WARNING: {path} has no languages, and is served as {direction.name}: add "
-                f"--languages SOURCE-TARGET, or run `transduce relabel` once"
+                f"WARNING: {direction.path} has no languages, and is served as {direction.name}: "
+                f"add --languages SOURCE-TARGET, or run `transduce relabel` once"
             )
     return registry

@@ -98,7 +98,6 @@ def train(
     from transduce.cli.progress import event_printer, open_page
     from transduce.pipeline.finetune import StartModel, adopt_model
     from transduce.pipeline.run import dry_run, run_recipe
-    from transduce.pipeline.run_folder import check_output_folder
     from transduce.pipeline.run_page import REPORT
     from transduce.train.distributed import is_rank_zero
 
@@ -114,7 +113,6 @@ def train(
     if dry:
         if resume:
             raise ValueError("--dry-run is for a run that has not begun: leave --resume out")
-        check_output_folder(selected, folder, resume=False)
         with event_printer(sys.stderr) as on_event:
             on_event = with_first_message(reason, with_first_message(guess, on_event))
             text = dry_run(selected, start=start, plan=plan, on_event=on_event)

@@ -112,7 +112,10 @@ def translate(
     prefix: Annotated[str, Option(help="Start every translation with this text.")] = "",
     glossary: Annotated[
         Path | None,
-        Option(help="Enforce terms: source TAB target, or TBX; stderr reports the count."),
+        Option(
+            help="Enforce terms: source TAB target, TBX, TMX, XLIFF, PO, CSV or JSON lines; stderr "
+            "reports the count."
+        ),
     ] = None,
     memory: Annotated[
         Path | None,
@@ -229,7 +232,7 @@ def translate(
     if source_lang is not None and to is None:
         raise ValueError("--from is for a model of several directions: name --to too")
     if cluster is not None:
-        translate_on_cluster(arguments)
+        translate_on_cluster(arguments, terms=_read_terms(glossary, model))
         return
     form = chosen_format(form, input, output)
     if form != LINES:
@@ -259,7 +262,7 @@ def translate(
             max_length=max_length,
             sampling=sampling if sample else None,
         )
-        terms = _read_terms(glossary, model) if glossary else ()
+        terms = _read_terms(glossary, model)
         translator = Translator.load(
             model,
             ensemble=also or (),
@@ -336,13 +339,12 @@ def _translate_lines(
 ) -> None:
     """Translate lines in chunks and write each chunk as soon as it is done."""
     from transduce.cli.progress import line_counter
-    from transduce.inference.glossary import GlossaryReport, glossary_report
+    from transduce.inference.glossary import GlossaryReport
 
-    applied, log = GlossaryReport(), WarningLog()
-    previous, taken = "", 0
+    applied, log, taken = GlossaryReport(terms), WarningLog(), 0
     chunk_size = 1 if options.interactive else _CHUNK
     # The counter's line and a typed one would overwrite each other.
-    counter = nullcontext(lambda lines: None) if options.interactive else line_counter(sys.stderr)
+    counter = nullcontext(lambda lines: None) if options.interactive else line_counter()
     started = time.monotonic()
     with _open_outputs(options, lines) as out, counter as count:
         print_stderr(translator.engine_description)
@@ -358,8 +360,8 @@ def _translate_lines(
                 first_line=done + 1,
                 progress=lambda lines_done, before=done: count(before + lines_done),
             )
-            matches = _matches(options, [previous, *chunk])
-            previous, taken = chunk[-1], taken + sum(match is not None for match in matches)
+            matches = _matches(options, [out.last_line, *chunk])
+            taken += sum(match is not None for match in matches)
             translations = [
                 _remembered(translation, match) if match else translation
                 for translation, match in zip(translations, matches, strict=True)
@@ -368,14 +370,13 @@ def _translate_lines(
                 count_from(done + 1), translations, matches, strict=False
             ):
                 log.report(translation, name=f"line {number}")
+                applied.add(translation.source, translation.text, line=number)
                 out.write(_format(number, translation, options=options, match=match))
                 if options.align is not None:
                     out.write(f"{translator.alignment(translation)}\n", stream=1)
             out.commit(chunk)
             if not done and options.input_bytes:
                 _report_long(chunk, options.input_bytes, seconds=time.monotonic() - started)
-            texts = ((translation.source, translation.text) for translation in translations)
-            applied += glossary_report(texts, terms, first_line=done + 1)
             done += len(chunk)
     log.report_total()
     if options.memory:
@@ -463,6 +464,8 @@ def _checked_text(text: str | None, input: Path | None) -> str | None:
         is_file = False
     if is_file:
         raise ValueError(f"{text} is a file: translate it by -i {text}")
+    if text.encode(errors="replace").decode() != text:  # what the shell passed were other bytes
+        raise ValueError("the text is not UTF-8: set the terminal to UTF-8, or name a file by -i")
     return text
 
 
@@ -515,11 +518,18 @@ def _target_in_file(form: str, model: Path) -> str:
     return _languages_of(model, f"--format {form}")[1] if multilingual else ""
 
 
-def _read_terms(path: Path, model: Path) -> "tuple[Term, ...]":
+def _read_terms(path: Path | None, model: Path) -> "tuple[Term, ...]":
+    if path is None:
+        return ()
+    from transduce.bundle.bundle import Bundle, find_bundle
+    from transduce.data.pair_files import names_languages
     from transduce.inference.glossary import read_glossary
 
-    is_tbx = path.suffix.lower() == ".tbx"
-    return read_glossary(path, languages=_languages_of(model, "TBX") if is_tbx else ("", ""))
+    if names_languages(path):
+        languages = _languages_of(model, "--glossary")
+    else:  # CSV and JSON lines may name their columns by them
+        languages = Bundle.load(find_bundle(model)).languages.codes
+    return read_glossary(path, languages=languages)
 
 
 def _open_memory(path: Path, model: Path) -> "tuple[Callable[[str, str], Match | None], str]":

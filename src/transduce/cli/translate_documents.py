@@ -78,7 +78,7 @@ def translate_document(
         memory: looks up texts and sentences in a translation memory; they replace the model's.
     """
     from transduce.cli.progress import line_counter
-    from transduce.inference.glossary import glossary_report
+    from transduce.inference.glossary import GlossaryReport
 
     sentences: list[Translation] = []
     taken = 0
@@ -89,7 +89,7 @@ def translate_document(
         taken += match is not None
         return match and match.entry.target
 
-    with open_output(output) as out, line_counter(sys.stderr) as count:
+    with open_output(output) as out, line_counter() as count:
         print_stderr(engine)
         segments = translate_texts(
             [segment.text for segment in document.segments],
@@ -105,8 +105,10 @@ def translate_document(
     if memory:
         print_stderr(f"translation memory: {taken:,} texts and sentences")
     if terms:
-        texts = [(sentence.source, sentence.text) for sentence in sentences]
-        print_stderr(glossary_report(texts, terms).summary())
+        applied = GlossaryReport(terms)
+        for number, sentence in enumerate(sentences, start=1):
+            applied.add(sentence.source, sentence.text, line=number)
+        print_stderr(applied.summary())
 
 
 def _report_sentences(sentences: "Sequence[Translation]") -> None:

@@ -40,21 +40,19 @@ def view(
         raise ValueError(f"{out} is a folder: name a file for the page, as {out / 'map.html'}")
     if suffix not in _FORMATS:
         raise ValueError(f"--out must end in {', '.join(_FORMATS)}, not {out}")
-    if not out.parent.is_dir():
-        raise ValueError(f"{out.parent} does not exist: make that folder, or name another file")
 
     from transduce.bundle.bundle import Bundle
     from transduce.visualization.attention_page import attention_page, trace_attention
     from transduce.visualization.attention_view import attention_json, attention_svg
 
-    bundle = Bundle.load(model)
-    match suffix:
-        case ".svg":
-            text = attention_svg(trace_attention(bundle, sentence, translation))
-        case ".json":
-            text = attention_json(trace_attention(bundle, sentence, translation)) + "\n"
-        case _:
-            text = attention_page(bundle, sentence, translation)
     with open_output(out) as file:
+        bundle = Bundle.load(model)
+        match suffix:
+            case ".svg":
+                text = attention_svg(trace_attention(bundle, sentence, translation))
+            case ".json":
+                text = attention_json(trace_attention(bundle, sentence, translation)) + "\n"
+            case _:
+                text = attention_page(bundle, sentence, translation)
         file.write(text.encode())
     print_stdout(f"{_FORMATS[suffix]}: {out}")

@@ -130,7 +130,7 @@ def _parse(record: bytes) -> ShardRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterConfig:
-    """Where shards are processed. Nothing of it changes the output.
+    """Where shards are processed, how large they are, and which field of them is processed.
 
     Raises:
         ValueError: if a value is out of range or names no engine.
@@ -160,7 +160,7 @@ class ClusterConfig:
         return int(self.device == "cuda")
 
     def __post_init__(self) -> None:
-        if self.engine.partition(":")[0] not in ("local", "ray", "slurm"):
+        if self.engine not in ("local", "ray", "slurm") and not self.engine.startswith("ray:"):
             raise ValueError(f"--cluster must be local, ray[:ADDRESS] or slurm, not {self.engine}")
         for name in ("workers", "threads", "shard_rows"):
             value = getattr(self, name)

@@ -60,15 +60,6 @@ class InputFile:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows of a shard."""
-
-    texts: list[str]
-    fields: Any
-    """All fields: a list for JSONL, a table of pyarrow for tables, None for lines."""
-
-
 def optional_module(name: str, *, needed_by: str = "--cluster") -> Any:
     """Import a module of the extra `cluster`.
 
@@ -116,19 +107,18 @@ def find_inputs(pattern: str) -> list[tuple[str, str]]:
     Of a folder, hidden files and those that start in "_" or end in .json or .md are left out.
 
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none, or the state of a data set is damaged.
     """
     path = resolve(pattern)
     root = path
     if path.is_dir():
         listed = {str(file.relative_to(root)): file for file in path.rglob("*") if file.is_file()}
-        states = [name for name in listed if PurePosixPath(name).name == _STATE]
+        folders = [posixpath.dirname(name) for name in listed if PurePosixPath(name).name == _INFO]
         names = [name for name in sorted(listed) if _is_data(name)]
-        for state in states:  # other Arrow files in its folder are caches
-            folder = posixpath.dirname(state)
-            current = json.loads(listed[state].read_bytes()).get("_data_files", ())
-            own = {posixpath.join(folder, file["filename"]) for file in current}
-            names = [name for name in names if posixpath.dirname(name) != folder or name in own]
+        for folder in folders:  # Arrow files that its state does not list are caches
+            if state := listed.get(posixpath.join(folder, _STATE)):
+                own = {posixpath.join(folder, name) for name in _data_files(state)}
+                names = [name for name in names if posixpath.dirname(name) != folder or name in own]
         inputs = [(str(listed[name]), name) for name in names]
     else:
         files = sorted(file for file in path.fs.glob(path.path) if not path.fs.isdir(file))
@@ -137,6 +127,14 @@ def find_inputs(pattern: str) -> list[tuple[str, str]]:
     if not inputs:
         raise ValueError(f"--input {pattern} names no files")
     return inputs
+
+
+def _data_files(state: Any) -> list[str]:
+    """Return the names of the files that the state of a data set lists."""
+    try:
+        return [str(file["filename"]) for file in json.loads(state.read_bytes())["_data_files"]]
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{state} is damaged: save the data set again") from None
 
 
 def _is_data(name: str) -> bool:
@@ -155,7 +153,7 @@ def scan_file(
         shard_rows: rows of a shard; the last one of a file may have fewer.
 
     Raises:
-        ValueError: if a row is not UTF-8 or lacks the field; the message names file and line.
+        ValueError: if a row is not UTF-8 or lacks the field's text; it names file and line.
     """
     offsets, rows, position = list[int](), 0, 0
     if _suffix(name) in _TABLES:
@@ -189,28 +187,31 @@ def scan_file(
     return InputFile(name=name, sha256=digest.hexdigest(), rows=rows), shards
 
 
-def read_rows(shard: Shard, *, field: str) -> Rows:
-    """Read the rows of a shard, with the errors of `scan_file`."""
+def read_rows(shard: Shard, *, field: str) -> tuple[list[str], Any]:
+    """Return texts and all fields of a shard, with the errors of `scan_file`.
+
+    The fields are a sequence for JSONL, a table of pyarrow for tables, None for lines.
+    """
     if _suffix(shard.address) in _TABLES:
         with resolve(shard.address).open("rb") as stream:
             table = _read_table(stream, shard)
-        return Rows([text or "" for text in table.column(field).to_pylist()], table)
+        return [text or "" for text in table.column(field).to_pylist()], table
     name = posixpath.basename(shard.address)
     with _open_lines(shard.address) as lines:
         lines.seek(shard.offset)
         numbered = enumerate(islice(lines, shard.rows), start=shard.first + 1)
         parsed = [_parse(line, name, number, field=field) for number, line in numbered]
     texts, fields = zip(*parsed, strict=True)
-    return Rows(list(texts), fields if _suffix(name) in _JSONL else None)
+    return list(texts), fields if _suffix(name) in _JSONL else None
 
 
-def encode_rows(shard: Shard, rows: Rows, translations: Sequence[str]) -> bytes:
-    """Return the content of a shard's output file."""
+def encode_rows(shard: Shard, fields: Any, translations: Sequence[str]) -> bytes:
+    """Return the content of a shard's output file; `fields` are those of `read_rows`."""
     if _suffix(shard.address) in _TABLES:
-        return _encode_table(rows.fields, _suffix(shard.address), translations)
+        return _encode_table(fields, _suffix(shard.address), translations)
     lines = translations
-    if rows.fields is not None:
-        both = zip(rows.fields, translations, strict=True)
+    if fields is not None:
+        both = zip(fields, translations, strict=True)
         lines = [json.dumps({**old, TRANSLATION: new}, ensure_ascii=False) for old, new in both]
     data = "".join(f"{line}\n" for line in lines).encode()
     compression = split_compression(shard.address)[1]
@@ -269,6 +270,8 @@ def _parse(
         return text, None
     try:
         fields = json.loads(text)
+        if "\\u" in text:  # only an escape can introduce a lone surrogate
+            json.dumps(fields, ensure_ascii=False).encode()
     except ValueError as error:
         raise ValueError(f"{name}, line {number}: not JSON ({error})") from None
     if not isinstance(fields, dict) or not isinstance(fields.get(field), str):
@@ -284,14 +287,22 @@ def _count_rows(stream: BinaryIO, name: str, *, field: str) -> int:
     """Return the rows of a table, whose columns are checked."""
     if _suffix(name) == ".parquet":
         table = optional_module("pyarrow.parquet").ParquetFile(stream)
-        columns, rows = table.schema_arrow.names, table.metadata.num_rows
+        schema, rows = table.schema_arrow, table.metadata.num_rows
     else:
         table = optional_module("pyarrow.ipc").open_stream(stream)
-        columns, rows = table.schema.names, sum(batch.num_rows for batch in table)
-    if field not in columns:
-        raise ValueError(f"{name} has columns {', '.join(columns)}: name one of them by --field")
-    if TRANSLATION in columns:
+        schema, rows = table.schema, sum(batch.num_rows for batch in table)
+    if field not in schema.names:
+        columns = ", ".join(schema.names)
+        raise ValueError(f"{name} has columns {columns}: name one of them by --field")
+    if TRANSLATION in schema.names:
         raise ValueError(f"{name} has a {TRANSLATION!r} already: rename the column")
+    types, kind = optional_module("pyarrow.types"), schema.field(field).type
+    content = kind.value_type if types.is_dictionary(kind) else kind
+    # A null column has missing texts only.
+    if str(content) not in ("string", "large_string", "string_view", "null"):
+        raise ValueError(
+            f"{name}: the column {field!r} has {kind}, not text: name another by --field"
+        )
     return rows
 
 

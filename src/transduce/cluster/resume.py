@@ -19,6 +19,7 @@ from transduce.cluster.engines import (
     run_shards,
 )
 from transduce.cluster.formats import InputFile, resolve, write_atomically
+from transduce.io.resumable import changed_setting
 from transduce.train.events import EventHandler, LogMessage, describe_duration
 
 _MANIFEST = "_transduce/manifest.json"
@@ -53,11 +54,9 @@ def check_manifest(folder: Any, output: str, manifest: Manifest, *, option: str)
         raise ValueError(
             f"{output}/{_MANIFEST} is damaged: name another folder by {option}"
         ) from None
-    before, current = stored.settings, manifest.settings
-    changed = sorted(key for key in before | current if before.get(key) != current.get(key))
     remedy = f"repeat that command, or name another folder by {option}"
-    if changed:
-        raise ValueError(f"{output} was begun with another {changed[0]}: {remedy}")
+    if changed := changed_setting(stored.settings, manifest.settings):
+        raise ValueError(f"{output} was begun with another {changed}: {remedy}")
     for old, new in zip_longest(stored.inputs, manifest.inputs):
         if old != new:
             name = (new or old).name

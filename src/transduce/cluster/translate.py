@@ -152,7 +152,8 @@ def _load_scorer(models: Sequence[Path], device: str) -> TranslateTexts:
             if len(pair) != 2:
                 raise ValueError(f"line {line} has {len(pair)} columns, not source and target")
         sources, targets = zip(*pairs, strict=True)
-        return [str(scored) for scored in translator.score(sources, targets)]
+        scores = translator.score(sources, targets, first_line=first_line)
+        return [str(scored) for scored in scores]
 
     return score
 
@@ -179,12 +180,17 @@ def process_corpus(
     check_installed(config)  # before the corpus is read
     started = time.monotonic()
     folder = resolve(output)
-    inputs, shards = _plan(input, config)
-    shards = [replace(shard, output=shard.output + suffix) for shard in shards]
+    scan = partial(scan_file, field=config.field, shard_rows=config.shard_rows)
+    inputs, shards = list[InputFile](), list[Shard]()
+    for address, name in find_inputs(input):
+        file, parts = scan(address, name, first_number=len(shards))
+        inputs.append(file)
+        shards += [replace(shard, output=shard.output + suffix) for shard in parts]
     settings = {**settings, "field": config.field, "shard-rows": str(config.shard_rows)}
-    check_manifest(folder, output, Manifest(inputs=inputs, settings=settings), option="--output")
+    manifest = Manifest(inputs=tuple(inputs), settings=settings)
+    check_manifest(folder, output, manifest, option="--output")
     process = partial(_load_rows, load, config.field, suffix)
-    worker = ShardWorker(load=process, output=output)
+    worker = ShardWorker(load=process, output=str(folder))  # workers have other current folders
     translated = finish_shards(worker, shards, config, on_event)
     names = tuple(shard.output for shard in shards)
     if not suffix:
@@ -201,31 +207,15 @@ def _load_rows(load: Callable[[], TranslateTexts], field: str, suffix: str) -> P
     translate = load()
 
     def process(shard: Shard) -> bytes:
-        rows, translations = read_rows(shard, field=field), list[str]()
-        for start in range(0, len(rows.texts), CHUNK):  # as on one machine: batches are the same
-            chunk = rows.texts[start : start + CHUNK]
+        (texts, fields), translations = read_rows(shard, field=field), list[str]()
+        for start in range(0, len(texts), CHUNK):  # as on one machine: batches are the same
+            chunk = texts[start : start + CHUNK]
             try:
                 translations += translate(chunk, shard.first + start + 1)
             except ValueError as error:
                 raise ValueError(f"{shard.address}: {error}") from None
         if suffix:
             return "".join(f"{line}\n" for line in translations if line).encode()
-        return encode_rows(shard, rows, translations)
+        return encode_rows(shard, fields, translations)
 
     return process
-
-
-def _plan(pattern: str, config: ClusterConfig) -> tuple[tuple[InputFile, ...], list[Shard]]:
-    """Read all input once, and cut it into shards."""
-    inputs, shards = list[InputFile](), list[Shard]()
-    for address, name in find_inputs(pattern):
-        file, parts = scan_file(
-            address,
-            name,
-            field=config.field,
-            shard_rows=config.shard_rows,
-            first_number=len(shards),
-        )
-        inputs.append(file)
-        shards += parts
-    return tuple(inputs), shards

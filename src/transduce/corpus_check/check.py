@@ -1,7 +1,7 @@
 """The corpus check of `transduce check`: inspection and a vocabulary probe."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -15,8 +15,17 @@ from transduce.corpus_check.inspection import (
     PairExample,
     inspect_corpus,
 )
-from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs, tidy
-from transduce.data.tokenizer import UNK, Tokenizer
+from transduce.data.config import Languages
+from transduce.data.corpus import (
+    CleaningCounts,
+    NumberedPair,
+    Pair,
+    clean,
+    held_out_size,
+    read_pairs,
+    tidy,
+)
+from transduce.data.tokenizer import UNK, Tokenizer, without_tag
 
 _TOKENIZER_SAMPLE = 100_000  # pairs; more hardly change the vocabulary
 _PROBE_SAMPLE = 5_000  # pairs
@@ -35,7 +44,7 @@ class VocabularyProbe(NamedTuple):
 def check_corpus(
     recipe: Recipe, *, progress: Callable[[int], None] = lambda _: None
 ) -> CorpusReport:
-    """Check the corpus of a recipe, before any cleaning, and probe the recipe's vocabulary.
+    """Check the corpus of a recipe, with data.also, before cleaning, and probe the vocabulary.
 
     `progress` is called with a training line number, now and then.
 
@@ -47,12 +56,29 @@ def check_corpus(
         raise ValueError(
             "there is no corpus: name two files, --source FILE --target FILE, or data.train"
         )
-    train = partial(
-        read_pairs, data.paths(data.train), not_utf8="drop", languages=recipe.languages.codes
-    )
+    train = partial(_training_pairs, recipe)
     held = [_read(recipe, names) for names in (data.validation, data.test)]
     inspection = inspect_corpus(recipe, train, validation=held[0], test=held[1], progress=progress)
-    return _add_vocabulary_probe(recipe, inspection.report, pairs=train(), held=held)
+    report = inspection.report
+    if report.held_out_pairs and data.also:  # of which nothing is held out
+        own = sum(1 for _ in _training_pairs(replace(recipe, data=replace(data, also=()))))
+        report = replace(report, held_out_pairs=held_out_size(own, data.held_out))
+    return _add_vocabulary_probe(recipe, report, pairs=train(), held=held)
+
+
+def single_directions(recipe: Recipe) -> Iterator[Recipe]:
+    """Yield a recipe of each direction that is trained; without directions the recipe itself."""
+    data = recipe.data
+    if not data.directions:
+        yield recipe
+    for part in data.trained:
+        also = [replace(more, source="", target="") for more in data.also if more.pair == part.pair]
+        files = {"train": part.train, "validation": part.validation, "test": part.test}
+        yield replace(
+            recipe,
+            languages=Languages(source=part.source, target=part.target),
+            data=replace(data, directions=(), also=tuple(also), **files),
+        )
 
 
 def probe_vocabulary(
@@ -141,3 +167,14 @@ def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
         return ()
     numbered = read_pairs(recipe.data.paths(names), languages=recipe.languages.codes)
     return tuple(pair for _, pair in numbered)
+
+
+def _training_pairs(recipe: Recipe) -> Iterator[NumberedPair]:
+    """The pairs of data.train and data.also, one after another, without tags."""
+    data, last = recipe.data, 0
+    for names in (data.train, *(part.train for part in data.also)):
+        files, before = data.paths(names), last
+        pairs = read_pairs(files, not_utf8="drop", languages=recipe.languages.codes)
+        for line, (source, target) in pairs:
+            last = before + line
+            yield NumberedPair(last, Pair(without_tag(source), target))

@@ -103,7 +103,8 @@ class Languages:
     """Translation direction: language codes, and display names."""
 
     source: str = "source"
-    """Source language code, such as "en". Any text will do for data that is not a language."""
+    """Source language code, such as "en". Any name will do for data that is not a language, if file
+    names may have it."""
 
     target: str = "target"
     """Target language code. Selects BLEU's tokenizer unless `score` sets one."""
@@ -114,14 +115,17 @@ class Languages:
 
     @property
     def codes(self) -> tuple[str, str]:
-        """Both codes, or two empty texts if they are the default."""
+        """Both codes; two empty texts if both are the default."""
         named = (self.source, self.target) != ("source", "target")
         return (self.source, self.target) if named else ("", "")
 
     def __post_init__(self) -> None:
         for side, code in (("source", self.source), ("target", self.target)):
-            if not code.strip():
-                raise ValueError(f'languages.{side} must be a code such as "en", not {code!r}')
+            if not code.strip() or not code.isprintable() or {"/", "\\"} & {*code}:
+                raise ValueError(
+                    f'languages.{side} must be a code such as "en", without slashes and control '
+                    f"characters, not {code!r}"
+                )
 
     def with_codes(self, *, source: str | None, target: str | None) -> "Languages":
         """Return these languages with other codes; a new code drops the display name."""

@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 from transduce.data.languages import base_language
 from transduce.data.po import po_strings
-from transduce.io.streams import decode_utf8, encoding_error, open_compressed, split_compression
+from transduce.io.streams import decode_lines, decode_utf8, open_compressed, split_compression
 
 LanguageCodes = tuple[str, str]
 """Codes of source and target; "" if unknown."""
@@ -37,6 +37,11 @@ def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[st
     if suffix in (".tmx", ".xlf", ".xliff", ".tbx"):
         return _xml_pairs
     return {".po": _po_pairs, ".csv": _csv_pairs, ".jsonl": _json_pairs}.get(suffix)
+
+
+def names_languages(path: Path) -> bool:
+    """Return whether a file names the languages of its texts, so that reading needs both codes."""
+    return pair_reader(path) in (_xml_pairs, _po_pairs)
 
 
 class _PairParser:
@@ -124,6 +129,11 @@ def _xml_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise ValueError(f"{path}, line {error.lineno}: not well-formed XML: {reason}") from None
+    except (LookupError, ValueError) as error:
+        if str(path) in str(error):
+            raise
+        # Of expat: an unknown encoding, or one of several bytes a character.
+        raise ValueError(f"{path}: {error}; convert it to UTF-8 and declare that") from None
 
 
 def _po_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
@@ -163,36 +173,40 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
     with open_compressed(path) as stream:
         lines = (line.decode() for line in stream)
         try:
-            first = next(lines, "").removeprefix("\ufeff")
+            # Empty lines before the header are no rows.
+            first = next((line for line in lines if line.strip("\ufeff\r\n")), "")
+            first = first.removeprefix("\ufeff")
             delimiter = ";" if ";" in first and "," not in first else ","  # of Excel, by country
             yield from csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not CSV in UTF-8: {error}") from None
 
 
-def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
-    keys = (languages, *PAIR_KEYS)
-    with open_compressed(path) as stream:
-        for number, line in enumerate(stream, start=1):
-            yield _json_pair(line, keys, path=path, number=number)
-
-
-def _json_pair(
-    line: bytes, keys: tuple[LanguageCodes, ...], *, path: Path, number: int
-) -> tuple[str, str]:
-    where = f"{path}, line {number}"
-    try:
-        value: object = json.loads(line.decode())
-    except UnicodeDecodeError as error:
-        raise ValueError(encoding_error(str(path), number, line, error)) from None
-    except (ValueError, RecursionError):
-        raise ValueError(f"{where}: not a JSON object") from None
-    table = cast(dict[str, object], value) if isinstance(value, dict) else {}
+def find_sides(row: object, languages: LanguageCodes) -> tuple[str, str] | None:
+    """Return the two texts of a row of a data set, or None if it lacks one; null is empty text."""
+    table = cast(dict[str, object], row) if isinstance(row, dict) else {}
     inner = table.get("translation")  # as in data sets of Hugging Face
     table = cast(dict[str, object], inner) if isinstance(inner, dict) else table
-    for source, target in keys:
-        pair = table.get(source), table.get(target)
-        if isinstance(pair[0], str) and isinstance(pair[1], str):
-            return pair[0], pair[1]
+    for keys in (languages, *PAIR_KEYS):
+        source, target = (table.get(key, 0) for key in keys)  # 0: not there
+        if isinstance(source, str | None) and isinstance(target, str | None):
+            return source or "", target or ""
+    return None
+
+
+def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
+    with open_compressed(path) as stream:
+        for number, line in enumerate(decode_lines(stream, name=str(path)), start=1):
+            yield _json_pair(line, languages, where=f"{path}, line {number}")
+
+
+def _json_pair(line: str, languages: LanguageCodes, *, where: str) -> tuple[str, str]:
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{where}: not a JSON object") from None
+    if pair := find_sides(value, languages):
+        return pair
+    keys = (languages, *PAIR_KEYS)
     accepted = " or ".join(f'"{source}" and "{target}"' for source, target in keys if source)
     raise ValueError(f"{where}: expected an object with texts {accepted}")

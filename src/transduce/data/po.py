@@ -51,7 +51,12 @@ def unescape(text: str) -> str:
         digits = code or hexadecimal
         return chr(int(digits, 16)) if digits else _UNESCAPED.get(letter, letter or "")
 
-    return _ESCAPE.sub(replace, text)
+    return join_surrogates(_ESCAPE.sub(replace, text))
+
+
+def join_surrogates(text: str) -> str:
+    """Join the halves of characters that are escaped one by one; a lone one becomes U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def escape(text: str) -> str:

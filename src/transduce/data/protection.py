@@ -26,16 +26,22 @@ PLACEHOLDERS: Final = tuple(map(chr, range(0xF0000, 0xF0010)))
 """Symbols of the vocabulary (private use, which no text has); a sentence has at most so many."""
 
 TIME_LIMIT: Final = 0.2
-"""Seconds that all patterns may search one sentence."""
+"""Seconds that patterns of users may search one sentence."""
 
 _MAX_PATTERNS, _MAX_LENGTH = 50, 1000  # characters
 _UNMASKED_SHARE: Final = 8  # one pair in 8 stays as it is: the model also translates plain text
 _SYMBOL = re.compile(f"[{PLACEHOLDERS[0]}-{PLACEHOLDERS[-1]}]")
 _URL = r"""[^\s<>"“”„«»]*[^\s<>"“”„«».,;:!?)\]}'…]"""
+
+ADDRESS: Final = (
+    rf"(?:https?|ftp)://{_URL}|\bwww\.{_URL}"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
+)
+"""Pattern of URLs and e-mail addresses."""
+
 _UNIT = r"[kMGT]i?B|[kMGT]?Hz|[kcmµn]?m|[kmµ]?g|[kMG]?Wh?|[mk]?V|mA|[mµn]s|dpi|px"
 _BUILT_IN: Final[Mapping[str, str]] = {
-    "url": rf"(?:https?|ftp)://{_URL}|\bwww\.{_URL}"
-    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
+    "url": ADDRESS,
     "code": "|".join(
         [
             r"`[^`\n]{1,80}`",
@@ -43,7 +49,7 @@ _BUILT_IN: Final[Mapping[str, str]] = {
             r"(?<![\w-])(?:--[A-Za-z][\w-]*\w|-[A-Za-z](?!\w))",  # --option, -o
             r"(?<![\w/.~])(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?",  # /a/path
             r"(?<!\w)[A-Za-z_]\w+(?:\.[A-Za-z_]\w+)+(?!\w)(?:\(\))?",  # module.name
-            r"(?<![\w.])\d+(?:\.\d+){2,}(?![\w.]*\d)",  # 1.2.3
+            r"(?<![\w.])\d++(?:\.\d++){2,}+(?![\w.]*\d)",  # 1.2.3
             # snake_case, camelCase, x86, utf-8, name()
             r"\b(?=[A-Za-z_])(?=\w*(?:_|[a-z][A-Z]|\d)|\w+(?:-\d|\(\)))\w+(?:-\d\w*)*(?:\(\))?",
         ]
@@ -136,12 +142,14 @@ class Protection:
     def spans(self, text: str, *, time_limit: float | None = TIME_LIMIT) -> list[tuple[int, int]]:
         """Return where the protected spans of a text start and end, in order.
 
-        Built-in patterns alone need no time limit (in seconds).
+        The time limit, in seconds, is for patterns of users: built-in ones take linear time.
         """
         matches: list[tuple[int, int]] = []
         deadline = None if time_limit is None else time.monotonic() + time_limit
         for name, pattern in self._compiled:
-            left = None if deadline is None else max(0.001, deadline - time.monotonic())
+            left = None
+            if deadline is not None and name not in _BUILT_IN:
+                left = max(0.001, deadline - time.monotonic())
             if name == "capitals" and text.isupper():  # a heading
                 continue
             try:

@@ -167,7 +167,7 @@ class SubwordSampler:
                 some of the file's; None means all.
 
         Raises:
-            ValueError: if it is not a unigram, BPE or char model.
+            ValueError: if it is of none of SentencePiece's types.
         """
         self._segment = self._bpe if read_model_type(model) == "bpe" else self._unigram
         self._scores = {

@@ -145,8 +145,10 @@ def _clear(out: Path) -> None:
         raise ValueError(f"{out} is not a demo's folder: name another folder with --out")
     names = {"corpus", "recipe.toml", "prepared", "checkpoints", "best", "model", REPORT}
     names |= {"metrics.jsonl", "results.json"}
+    # Hidden ones are of killed writers: `.NAME.new-PID`, `.NAME.old-PID`, `.NAME.lock`.
+    prefixes = ("hypotheses.", ".hypotheses.", *(f".{name}." for name in names))
     for path in paths:
-        if path.name not in names and not path.name.startswith(("hypotheses.", ".")):
+        if path.name not in names and not path.name.startswith(prefixes):
             raise ValueError(f"{path} is not the demo's: move it away, or name another --out")
     for path in paths:
         if path.is_dir():

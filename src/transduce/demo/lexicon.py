@@ -203,7 +203,9 @@ LATER = (TODAY, *(Adverb(*row) for row in _WORDS["later"]))
 HABITS = tuple(Adverb(*row) for row in _WORDS["habits"])
 MANNERS = {row[0]: Adverb(*row) for row in _WORDS["manners"]}
 
-HABEN, SEIN, WERDEN, KÖNNEN, MÜSSEN, WOLLEN = (Conjugation(*row) for row in _WORDS["auxiliaries"])
+AUXILIARIES = {name: Conjugation(*forms) for name, forms in _WORDS["auxiliaries"].items()}
+"""By the infinitive."""
+HABEN, SEIN = AUXILIARIES["haben"], AUXILIARIES["sein"]
 
 BE = Verb("be is was been being", SEIN, auxiliary="sein", aspect="copula")
 RAIN = Verb("rain rains rained rained raining", weak("regn"))

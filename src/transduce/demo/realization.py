@@ -197,15 +197,8 @@ class Rule(NamedTuple):
     german_past: bool = False
 
 
-_GERMAN_AUXILIARIES = {
-    "haben": lexicon.HABEN,
-    "werden": lexicon.WERDEN,
-    "können": lexicon.KÖNNEN,
-    "müssen": lexicon.MÜSSEN,
-    "wollen": lexicon.WOLLEN,
-}
 FORMS: dict[Form, Rule] = {
-    form: Rule(english, part, _GERMAN_AUXILIARIES.get(german), past)
+    form: Rule(english, part, lexicon.AUXILIARIES.get(german), past)
     for form, (english, part, german, past) in lexicon.GRAMMAR["forms"].items()
 }
 _AUXILIARIES, _NEGATED, _CONTRACTED, _MERGED = (
@@ -314,7 +307,7 @@ def _german_verbs(clause: Clause) -> tuple[str, str]:
     rule, verb = FORMS[clause.form], clause.verb
     helper = rule.german
     if clause.form == "perfect":
-        helper = lexicon.SEIN if verb.auxiliary == "sein" else lexicon.HABEN
+        helper = lexicon.AUXILIARIES[verb.auxiliary]
     finite = conjugate(
         helper or verb.german,
         person=person_of(clause.subject),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import yaml
 
-from transduce.data.po import escape, unescape
+from transduce.data.po import escape, join_surrogates, unescape
 from transduce.data.segmentation import has_words
 from transduce.documents.document import Document, Part, Slot
 from transduce.documents.fragment import TagItems
@@ -70,8 +70,7 @@ def _parts(text: str, values: Iterator[_Value]) -> Iterator[Part]:
 
 def value_slot(raw: str, value: str, encode: Callable[[str], str]) -> Slot:
     """Return the slot of a value that is written as `raw`; `encode` writes another."""
-    # Halves of a character may be escaped one by one.
-    value = value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    value = join_surrogates(value)
     items = TagItems()
     marked = items.mark(value, _ICU_KEPT if _ICU.search(value) else _KEPT)
 
@@ -149,7 +148,7 @@ def parse_yaml(name: str, text: str) -> Iterator[Part]:
     """Parse YAML: its strings, except keys, are texts."""
     try:
         values = list(_yaml_values(text))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, OverflowError, ValueError) as error:  # the last two for "\UFFFFFFFF"
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = f"{name}, line {mark.line + 1}" if mark else name
         raise ValueError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from None

@@ -75,9 +75,9 @@ def read_document(name: str, content: bytes, *, form: str = "", target: str = ""
     row = format_named(form) if form else format_of_file(name)
     if row is None:
         raise ValueError(f"{name}: unsupported format; supported are {', '.join(SUFFIXES)}")
-    parse = MULTILINGUAL.get(row.name)
-    reader = _text_reader(partial(parse, target=target)) if parse else READERS[row.name]
-    return reader(name, content)
+    if row.multilingual:
+        return _text_reader(partial(parse_string_catalog, target=target))(name, content)
+    return READERS[row.name](name, content)
 
 
 def _text_reader(parse: Callable[[str, str], Iterable[Part]]) -> Callable[[str, bytes], Document]:
@@ -218,7 +218,4 @@ READERS: Mapping[str, Callable[[str, bytes], Document]] = {
     "qt": xml_reader(XML_RULES["qt"]),
     **{name: archive_reader(rules) for name, rules in ARCHIVES.items()},
 }
-"""What reads each format of the table, but for multilingual ones."""
-
-MULTILINGUAL: Mapping[str, Callable[..., Iterable[Part]]] = {"xcstrings": parse_string_catalog}
-"""What parses multilingual formats, by the keyword `target`."""
+"""What reads each format of the table, but for String Catalogs, which are multilingual."""

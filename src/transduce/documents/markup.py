@@ -180,10 +180,12 @@ class MarkedSentence:
 
     def _blank_protected(self) -> str:
         """The text with protected spans replaced by as many spaces."""
-        text = self.text
+        parts: list[str] = []
+        offset = 0
         for start, end, _ in self.protected:
-            text = text[:start] + " " * (end - start) + text[end:]
-        return text
+            parts += [self.text[offset:start], " " * (end - start)]
+            offset = end
+        return "".join([*parts, self.text[offset:]])
 
     def _insert_markup(
         self,

@@ -12,16 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from transduce.data.protection import ADDRESS
 from transduce.data.segmentation import MASK, Span
 
 _EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"
-_URL = '[^\\s<>"“”„«»]'
 # Every repetition is bounded, or starts where no match of it can start inside it, so that the time
 # is linear in the text.
 _PLACEHOLDER = re.compile(
-    rf"(?:https?|ftp)://{_URL}*[^\s<>\"“”„«».,;:!?)\]}}'…]"
-    rf"|\bwww\.{_URL}*[^\s<>\"“”„«».,;:!?)\]}}'…]"
-    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
+    f"{ADDRESS}"
     r"|</?[A-Za-z][\w:-]{0,64}(?:\s[^<>]*)?/?>"
     r"|&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
     r"|\{\{[^{}]{1,64}\}\}|\{%[^{}%]{1,128}%\}|[$%#]?\{[^{}\s]{0,64}\}"

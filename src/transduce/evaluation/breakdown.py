@@ -21,6 +21,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from transduce.data.protection import count_copies
 from transduce.data.segmentation import count_words, find_repetition, words
+from transduce.evaluation.metrics import check_lines
 
 WORST_SENTENCES: Final = 20
 """Number of lowest-scoring sentences shown."""
@@ -311,23 +312,17 @@ def check_line_counts(
     *,
     sources: Sequence[str] | None = None,
     origins: Sequence[str] | None = None,
-    purpose: str = "report on",
 ) -> None:
     """Check that all texts have the same number of lines.
 
-    Args: those of `break_down`; `purpose` says in the message what the lines are needed for.
+    Args: those of `break_down`.
 
     Raises:
         ValueError: for unequal numbers of lines or none; the message has the numbers.
     """
-    if not references:
-        raise ValueError(f"there is nothing to {purpose}: the references have no lines")
     for name, lines in [*systems, ("the source", sources), ("the file of origins", origins)]:
-        if lines is not None and len(lines) != len(references):
-            raise ValueError(
-                f"{name} has {len(lines)} lines but there are {len(references)} references: "
-                f"line n must translate line n"
-            )
+        if lines is not None:
+            check_lines(lines, references, name=name)
 
 
 def _count_errors(

@@ -1,16 +1,18 @@
 """COMET, a learned metric, by the package unbabel-comet where it is installed."""
 
 import importlib
-import os
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
 from transduce.evaluation.metrics import SAMPLES, Score
+from transduce.io.machine import environment_variable, out_of_memory
 
 _FORCE_WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+_DAMAGE = (pickle.UnpicklingError, RuntimeError, EOFError, BadZipFile, LookupError, TypeError)
 
 
 def comet(
@@ -27,8 +29,8 @@ def comet(
     checkpoints/model.ckpt.
 
     Raises:
-        ValueError: if the package, the model or the sources are missing, or the checkpoint needs
-            code to be run.
+        ValueError: if the package, the model or the sources are missing, or the model is damaged or
+            needs code to be run.
     """
     if sources is None or model is None:
         raise ValueError("COMET needs the source lines and the folder of a model")
@@ -41,14 +43,17 @@ def comet(
         raise ValueError(
             f"{model} is not a COMET model: it needs hparams.yaml and checkpoints/model.ckpt"
         )
-    os.environ[_FORCE_WEIGHTS_ONLY] = "1"  # COMET leaves it to torch whether pickled code runs
     try:
-        scorer = package.load_from_checkpoint(str(checkpoint))
-    except pickle.UnpicklingError as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{checkpoint} holds more than weights: {reason}") from None
-    finally:
-        del os.environ[_FORCE_WEIGHTS_ONLY]
+        # COMET leaves it to torch whether pickled code runs.
+        with environment_variable(_FORCE_WEIGHTS_ONLY, "1"):
+            scorer = package.load_from_checkpoint(str(checkpoint))
+    except _DAMAGE as error:
+        if out_of_memory(error):
+            raise
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        if isinstance(error, pickle.UnpicklingError):
+            raise ValueError(f"{checkpoint} holds more than weights: {reason}") from None
+        raise ValueError(f"{model} is damaged ({reason}): download it again") from None
     rows = [
         {"src": source, "mt": hypothesis, "ref": reference}
         for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)

@@ -302,16 +302,16 @@ def _corpus_score(
 
 
 def check_lines(
-    lines: Sequence[str], references: Sequence[str], *, what: str = "translations"
+    lines: Sequence[str], references: Sequence[str], *, name: str = "the translation"
 ) -> None:
-    """Raise a ValueError for unequal numbers of lines or none; `what` names them in the message."""
+    """Raise a ValueError for unequal numbers of lines or none; it calls the lines by `name`."""
+    if not references:
+        raise ValueError("there is nothing to score: the references have no lines")
     if len(lines) != len(references):
         raise ValueError(
-            f"there are {len(lines)} {what} but {len(references)} references: "
+            f"{name} has {len(lines)} lines but there are {len(references)} references: "
             f"line n must translate line n"
         )
-    if not lines:
-        raise ValueError("there is nothing to score: translations and references have no lines")
 
 
 def _installed(*modules: str) -> bool:

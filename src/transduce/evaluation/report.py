@@ -124,7 +124,7 @@ def translate_test_set(
     Raises:
         ValueError: for a folder without a model, or unequal numbers of lines or none.
     """
-    check_lines(sources, references, what="source lines")
+    check_lines(sources, references, name="the source")
     bundle = Bundle.load(model)
     languages = bundle.languages
     sources = with_tags(bundle, sources, scoring.language or languages.target)

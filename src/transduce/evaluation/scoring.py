@@ -165,7 +165,7 @@ def score_lines(
         ValueError: for unequal numbers of lines or none, or a COMET that is not available.
     """
     if sources is not None:
-        check_lines(sources, references, what="source lines")
+        check_lines(sources, references, name="the source")
     language, tokenize, metrics, lower_case, comet_model, intervals = options
     interval = intervals and len(references) <= MAX_TESTED_LINES
     character_f = partial(chrf, hypotheses, references, lower_case=lower_case, interval=interval)

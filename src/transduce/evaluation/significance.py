@@ -3,9 +3,7 @@
 The first system is the baseline of all others.
 """
 
-import os
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -16,6 +14,7 @@ from sacrebleu.significance import PairedTest, Result
 
 from transduce.evaluation.breakdown import check_line_counts
 from transduce.evaluation.metrics import bleu_metric, scoring_language, ter_metric
+from transduce.io.machine import environment_variable
 
 TestMethod = Literal["bootstrap", "randomization"]
 Verdict = Literal["baseline", "better", "worse", "unclear"]
@@ -127,7 +126,7 @@ def compare_systems(
     _check(systems, references, metrics=metrics, samples=count, seed=seed)
     language = scoring_language(language, references)
     selected = [name for name in _METRICS if not metrics or name in metrics]
-    with _seeded(seed):
+    with environment_variable(_SEED, str(seed)):  # sacreBLEU reads it from there alone
         paired = PairedTest(
             [(system.name, system.lines) for system in systems],
             {
@@ -211,20 +210,6 @@ def _metric(name: str, *, language: str, tokenize: str, lower_case: bool) -> Met
     return CHRF(lowercase=lower_case) if name == "chrf" else ter_metric(language=language)
 
 
-@contextmanager
-def _seeded(seed: int) -> Generator[None]:
-    """Set the environment variable from which alone sacreBLEU reads its seed."""
-    before = os.environ.get(_SEED)
-    os.environ[_SEED] = str(seed)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(_SEED, None)
-        else:
-            os.environ[_SEED] = before
-
-
 def _check(
     systems: Sequence[System],
     references: Sequence[str],
@@ -238,7 +223,7 @@ def _check(
             raise ValueError(f"unknown metric {name!r}: use {', '.join(_METRICS)}")
     if len(systems) < 2:
         raise ValueError("comparing needs two systems or more: name the baseline first")
-    check_line_counts(systems, references, purpose="compare")
+    check_line_counts(systems, references)
     if samples * SIGNIFICANCE_LEVEL < 1:  # the smallest p-value is 1 / (samples + 1)
         raise ValueError(
             f"samples must be 20 or more, not {samples}: "

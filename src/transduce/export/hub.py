@@ -30,10 +30,10 @@ _ABSENT = (401, 403, 404)  # the hub's answers for models and files that it does
 def is_hub_id(name: str) -> bool:
     """Return whether a name has the form of a model's on the hub.
 
-    >>> is_hub_id("Helsinki-NLP/opus-mt-en-de"), is_hub_id("models/old/en-de")
-    (True, False)
+    >>> is_hub_id("Helsinki-NLP/opus-mt-en-de"), is_hub_id("models/old/en-de"), is_hub_id("é/e")
+    (True, False, False)
     """
-    return re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name) is not None
+    return re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII) is not None
 
 
 def fetch_model(model_id: str, folder: Path, *, on_file: Callable[[str], None]) -> None:
@@ -54,7 +54,7 @@ def fetch_model(model_id: str, folder: Path, *, on_file: Callable[[str], None]) 
             if name != PICKLE or not (folder / WEIGHTS).exists():
                 on_file(address := f"{hub}/{model_id}/resolve/main/{name}")
                 _fetch(address, folder / name)
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: an address without scheme
         reason = getattr(error, "reason", None) or error
         raise ValueError(
             f"{model_id} is no folder, and {hub} cannot be read ({reason}): where there is a "
@@ -62,7 +62,10 @@ def fetch_model(model_id: str, folder: Path, *, on_file: Callable[[str], None]) 
             f"huggingface_hub), copy that folder here, and run `transduce import {folder.name}`"
         ) from None
     if not any(folder.iterdir()):
-        raise ValueError(f"{model_id} is no folder, and {hub} has no public model of that name")
+        raise ValueError(
+            f"{model_id} is no folder, and {hub} has no public model of that name: of a private "
+            f"one run `hf download {model_id} --local-dir {folder.name}` first"
+        )
 
 
 def upload_model(bundle: Bundle, model_id: str, sentences: Sequence[str], *, card: str) -> Proof:

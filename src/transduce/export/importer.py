@@ -149,7 +149,7 @@ class _IdMap:
                 )
         eos = config.eos_token_id
         special = {eos, unk, pad}
-        if len(special) < 3 or not special <= names.keys() or max(special) >= size:
+        if len(special) < 3 or not 0 <= min(special) <= max(special) < size:
             raise ValueError(
                 f"{path}: EOS {eos}, UNK {unk} and PAD {pad} must be three different ids in it"
             )
@@ -184,7 +184,7 @@ def _model(
         attention_bias=True,
         output_bias=True,
     )
-    check_size(weights, config, str(path))
+    check_size([tensor.numel() for tensor in weights.values()], config, str(path))
     state = _state_dict(_validated(weights, config, path=path), config, ids)
     if state["embedding.weight"][config.pad].any():
         raise ValueError(

@@ -39,16 +39,9 @@ def why_not(bundle: Bundle) -> str:
     shape = bundle.model.config
     if shape.positions != "sinusoid":
         return f'model.positions "{shape.positions}": their positions are sinusoids'
-    if not shape.heads * shape.d_k == shape.heads * shape.d_v == shape.d_model:
-        return (
-            f"model.d_k {shape.d_k} and model.d_v {shape.d_v}: both must be d_model / heads, "
-            f"{shape.d_model} / {shape.heads}"
-        )
     if shape.tie != "all":
         return f'model.tie "{shape.tie}": their source, target and output share one matrix'
-    if shape.radius:
-        return f"model.radius {shape.radius}: their self-attention is not local"
-    return ""
+    return why_not_ctranslate2(shape)
 
 
 def write_huggingface(bundle: Bundle, folder: Path) -> None:

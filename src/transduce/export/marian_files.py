@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import pydantic
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 from transduce.bundle.bundle import CONFIG, WEIGHTS
 from transduce.bundle.torch_tensors import read_tensors
 from transduce.io.atomic_folder import sanitise
+from transduce.io.records import first_fault
 from transduce.model.config import ModelConfig
 
 GENERATION, TOKENIZER_CONFIG, PICKLE = (
@@ -124,13 +125,13 @@ class MarianTokenizerConfig:
     source_lang: str | None = None
     target_lang: str | None = None
     separate_vocabs: bool = False
-    model_max_length: float | None = None
+    model_max_length: Annotated[float, pydantic.Field(gt=0)] | None = None
 
     @property
     def max_source(self) -> int:
         """Maximum source length in pieces, EOS included."""
         limit = self.model_max_length
-        return sys.maxsize if limit is None or limit > sys.maxsize else int(limit)
+        return int(limit) if limit is not None and limit < sys.maxsize else sys.maxsize
 
 
 def read_settings(folder: Path) -> MarianConfig:
@@ -162,7 +163,8 @@ def parse_config(values: Mapping[str, object], path: Path) -> MarianConfig:
         ValueError: if one is missing or of the wrong type, or a feature is one that ours lacks.
     """
     with _naming_field(path):
-        config = pydantic.TypeAdapter(MarianConfig).validate_json(json.dumps(values), strict=True)
+        text = json.dumps(values, default=str, skipkeys=True)  # YAML also has dates
+        config = pydantic.TypeAdapter(MarianConfig).validate_json(text, strict=True)
     if reason := config.why_not():
         raise ValueError(f"{path} has {reason}, which transduce does not support")
     return config
@@ -254,8 +256,7 @@ def _naming_field(path: Path) -> Generator[None]:
     try:
         yield
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise ValueError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ValueError(f"{path}: {first_fault(error)}") from None
 
 
 EMBEDDING: Final = "model.shared.weight"

@@ -6,10 +6,9 @@ d_model / 2 - 1. So the imported model has them as a table of learned positions.
 """
 
 import math
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +34,7 @@ DECODER = "decoder.yml"
 POSITIONS = 1100  # rows of the table: the longest translation of 1,023 pieces, and some
 _MAX_SOURCE = 1024
 _SETTINGS = "special:model.yml"
+_DTYPES = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 _REQUIRED = {
     "type": ("transformer",),
     "tied-embeddings-all": (True,),
@@ -92,10 +92,10 @@ def read_npz(folder: Path) -> NpzModel:
         source = target = read_file(table_path)
         table = {piece.text: number for number, piece in enumerate(read_pieces(source))}
     else:
-        table = _yaml(read_file(table_path), table_path)
+        table = _ids(table_path)
         source, target = (read_file(folder / name) for name in (SOURCE, TARGET))
     config = parse_config(_fields(settings, decoder, table), path)
-    tensors = _renamed(arrays, config)
+    tensors = _renamed(arrays, config, path)
     return NpzModel(config, path, tensors, table, table_path, source, target)
 
 
@@ -136,12 +136,19 @@ def _fields(
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _renamed(arrays: Mapping[str, np.ndarray], config: MarianConfig) -> Mapping[str, Tensor]:
+def _renamed(
+    arrays: Mapping[str, np.ndarray], config: MarianConfig, path: Path
+) -> Mapping[str, Tensor]:
     """Names of Hugging Face, matrices as output x input, a zero row and bias for PAD."""
     shape = ModelConfig(encoder_layers=config.encoder_layers, decoder_layers=config.decoder_layers)
     names = {_npz_name(name): marian_name for name, marian_name, _ in tensor_map(shape)}
     tensors: dict[str, Tensor] = {}
     for name, array in arrays.items():
+        if array.ndim != 2 or array.dtype not in _DTYPES:
+            raise ValueError(
+                f"{path}: {sanitise(name)} is {array.dtype} {list(array.shape)}, not a matrix of "
+                f"float16, float32 or float64"
+            )
         tensor = torch.from_numpy(array)
         if name == "Wemb":
             tensor = torch.nn.functional.pad(tensor, (0, 0, 0, 1))
@@ -177,17 +184,32 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     read_file(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return dict(archive)
-    except (ValueError, OSError, EOFError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+            return {name: np.asarray(array) for name, array in archive.items()}
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged files raise all kinds of errors
         reason = sanitise(str(error)) or type(error).__name__
         raise ValueError(f"{path} is damaged or no archive of arrays ({reason})") from None
 
 
-def _yaml(data: bytes, path: Path) -> dict[str, object]:
-    """Read a YAML file of scalars and lists."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+def _ids(path: Path) -> dict[str, int]:
+    """Read a vocabulary: the id of each piece, which may be `no`, `=` or `000` without quotes."""
+    table = _yaml(read_file(path), path, loader="BaseLoader")
+    for piece, number in table.items():
+        if not str(number).isdecimal():
+            raise ValueError(
+                f"{path}: the id of {piece!r} must be a number from 0, not {sanitise(str(number))}"
+            )
+    return {piece: int(str(number)) for piece, number in table.items()}
+
+
+def _yaml(
+    data: bytes, path: Path, *, loader: Literal["SafeLoader", "BaseLoader"] = "SafeLoader"
+) -> dict[str, object]:
+    """Read a YAML file of scalars and lists; BaseLoader returns all scalars as text."""
+    parser = getattr(yaml, f"C{loader}", None) or getattr(yaml, loader)
     try:
-        values = loader(data).get_single_data()
+        values = parser(data).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):

@@ -79,7 +79,7 @@ class Proof:
     @property
     def holds(self) -> bool:
         """Whether a proof was made and all sentences are identical."""
-        return not self.not_made and self.equal == self.sentences
+        return 0 < self.equal == self.sentences
 
     def __str__(self) -> str:
         """Format as one line."""
@@ -121,6 +121,9 @@ def compare_pieces(
         equal += difference is None
         if difference is not None and first is None:
             first = Difference(count, *difference)
+    if not count:
+        reason = "all sentences of the sample are blank or too long for the model"
+        return Proof(format=format, not_made=f"{reason}: name another by --sample")
     return Proof(format=format, sentences=count, equal=equal, first_difference=first, gap=gap)
 
 
@@ -235,7 +238,7 @@ def prove_argos(bundle: Bundle, file: Path, sentences: Sequence[str]) -> Proof:
     """
     if proof := missing_packages("argos", "argostranslate", "ctranslate2"):
         return proof
-    texts = [text for text in map(tidy, sentences) if _fits(bundle, text)]
+    texts = [text for text, _ in _encoded(bundle, sentences)]
     job = {
         "package": str(file.resolve()),
         "source": bundle.languages.source,
@@ -284,18 +287,23 @@ def prove_web(bundle: Bundle, out: Path, sentences: Sequence[str]) -> Proof:
     return compare_pieces("web", pairs, gap=result["gap"])
 
 
-def _fits(bundle: Bundle, text: str) -> bool:
-    return 0 < len(bundle.tokenizer.encode(text)) <= bundle.search.max_source
-
-
 def samples(bundle: Bundle, sentences: Sequence[str]) -> Iterator[Sample]:
     """Translate the sentences greedily with our engine; blank and overlong ones are skipped."""
     greedy = replace(bundle.search, beam=1)
     engine = reference_engine(bundle)
-    for text in filter(lambda text: _fits(bundle, text), map(tidy, sentences)):
-        ids = tuple(bundle.tokenizer.encode(text))
+    for text, ids in _encoded(bundle, sentences):
         ((best, *_),) = engine.search([Request(ids)], greedy)
-        yield Sample(bundle, text, (*ids, EOS), best.ids, greedy.limit(len(ids)))
+        limit = min(greedy.limit(len(ids)), engine.longest)
+        yield Sample(bundle, text, (*ids, EOS), best.ids, limit)
+
+
+def _encoded(bundle: Bundle, sentences: Sequence[str]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the tidied sentences and their ids; blank and overlong ones are skipped."""
+    longest = min(bundle.search.max_source, bundle.weights.config.longest - 1)  # EOS
+    for text in map(tidy, sentences):
+        ids = tuple(bundle.tokenizer.encode(text))
+        if 0 < len(ids) <= longest:
+            yield text, ids
 
 
 @contextmanager

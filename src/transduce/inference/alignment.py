@@ -16,8 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from transduce.model.trace import Trace
-
 _EOS = "</s>"
 _WORD_START = "▁"
 
@@ -49,23 +47,25 @@ def group_pieces(pieces: Sequence[str]) -> tuple[tuple[int, ...], ...]:
 
 
 def align(
-    trace: Trace, source_pieces: Sequence[str], target_pieces: Sequence[str]
+    cross: Float[np.ndarray, "layers heads target source"],
+    source_pieces: Sequence[str],
+    target_pieces: Sequence[str],
 ) -> tuple[Link, ...]:
     """Align every target word to the source word with the most attention; none if that is blank.
 
     A word's attention is the mean over its pieces of their total attention to a source word's.
 
     Args:
-        trace: attention weights of the pair (`model.trace`).
+        cross: attention weights of the pair (`model.trace`).
         source_pieces: the source, ending in EOS.
         target_pieces: the translation, ending in EOS if it was reached.
     """
-    assert trace.cross.shape[2:] == (len(target_pieces), len(source_pieces))
+    assert cross.shape[2:] == (len(target_pieces), len(source_pieces))
     source_words, target_words = group_pieces(source_pieces), group_pieces(target_pieces)
     if not source_words or not target_words:
         return ()
     attention = word_attention(
-        combined_attention(trace.cross), source_words=source_words, target_words=target_words
+        combined_attention(cross), source_words=source_words, target_words=target_words
     )
     return tuple(Link(int(best), word) for word, best in enumerate(attention.argmax(1).tolist()))
 

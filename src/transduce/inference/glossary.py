@@ -12,20 +12,20 @@ only has to produce a phrase somewhere, tends to append it at the end.)
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from transduce.data.corpus import tidy
-from transduce.data.pair_files import pair_reader
+from transduce.data.pair_files import names_languages, pair_reader
 from transduce.data.segmentation import word_spans, words
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
 from transduce.inference.alignment import combined_attention, group_pieces
 from transduce.io.streams import read_lines
 from transduce.model.numpy_transformer import TransformerWeights
-from transduce.model.trace import trace
+from transduce.model.trace import cross_attention
 from transduce.search.config import Request
 from transduce.search.hypothesis import Hypothesis
 
@@ -48,42 +48,43 @@ class Term(NamedTuple):
 
 
 def read_glossary(path: str | Path, *, languages: tuple[str, str] = ("", "")) -> tuple[Term, ...]:
-    """Read the terms of a UTF-8 TSV file (source, a tab, target) or of a terminology in TBX.
+    """Read the terms of a UTF-8 TSV file (source, a tab, target), or the pairs of another file.
 
-    Blank lines and lines that start with "#" are ignored. Of several terms of a language, a concept
-    in TBX is known by the first.
+    In TSV, blank lines and lines that start with "#" are ignored; elsewhere, entries that lack a
+    side. Of several terms of a language, a concept in TBX is known by the first; where a file of
+    languages (TBX, TMX, XLIFF, PO) translates a source in several ways, the first is taken.
 
     Args:
-        path: file; ".tbx" is TBX.
-        languages: codes of source and target, for TBX; without them, in the order of the file.
+        path: file; its ending names a format that `pair_reader` knows, such as TBX, or it is TSV.
+        languages: codes of source and target, for files that name them; without them, in the order
+            of the file.
 
     Raises:
-        ValueError: if the file cannot be read or is not UTF-8, or a line does not have two
-            non-empty columns, or gives a source a second target. The message names file and line.
+        ValueError: if the file cannot be read, is not UTF-8 or has no pairs, or a line does not
+            have two non-empty columns, or gives a source a second target in a list of terms (TSV,
+            CSV, JSON lines). The message names file and line.
     """
-    read_pairs = pair_reader(Path(path))
-    if read_pairs is not None:
-        pairs = [tuple(map(tidy, pair)) for pair in read_pairs(Path(path), languages)]
-        concepts = tuple(Term(*pair) for pair in dict.fromkeys(pairs) if all(pair))
-        if not concepts:
-            raise ValueError(f"{path}: no concept has terms in both {' and '.join(languages)}")
-        return concepts
+    path = Path(path)
+    numbered: Iterator[tuple[int, Term]] = _tsv_terms(path)
+    unit, preposition = "line", "on"
+    if read_pairs := pair_reader(path):
+        pairs = (Term(*map(tidy, pair)) for pair in read_pairs(path, languages))
+        numbered = ((number, term) for number, term in enumerate(pairs, start=1) if all(term))
+        unit, preposition = "entry", "in"
+    terms: dict[tuple[str, ...], tuple[Term, int]] = {}
     try:
-        lines = read_lines(Path(path))
+        for number, term in numbered:
+            first, first_number = terms.setdefault(tuple(words(term.source)), (term, number))
+            if first.target != term.target and not names_languages(path):
+                raise ValueError(
+                    f"{path}, {unit} {number}: {term.source!r} is {term.target!r} here, but "
+                    f"{first.target!r} {preposition} {unit} {first_number}; keep one of the two"
+                )
     except OSError as error:
         raise ValueError(f"{path}: the glossary cannot be read: {error.strerror}") from error
-    terms: dict[tuple[str, ...], tuple[Term, int]] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        place = f"{path}, line {number}"
-        term = _term(line, place=place)
-        first, first_line = terms.setdefault(tuple(words(term.source)), (term, number))
-        if first.target != term.target:
-            raise ValueError(
-                f"{place}: {term.source!r} is {term.target!r} here, but {first.target!r} on line "
-                f"{first_line}; keep one of the two"
-            )
+    if read_pairs and not terms:
+        sides = f"in both {' and '.join(languages)}" if all(languages) else "of two languages"
+        raise ValueError(f"{path}: no entry has terms {sides}")
     return tuple(term for term, _ in terms.values())
 
 
@@ -153,7 +154,8 @@ def case_variants(sentence_words: Sequence[str], start: int, size: int) -> list[
     return [exact, (lowered, *exact[1:])]
 
 
-class TermCount(NamedTuple):
+@dataclass(slots=True)
+class TermCount:
     """How often one term matched and was applied."""
 
     term: Term
@@ -167,24 +169,45 @@ class TermCount(NamedTuple):
     """The first line where it was not applied; 0 if there is none."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GlossaryReport:
     """How a glossary was applied in some translations."""
 
-    counts: tuple[TermCount, ...] = ()
-    """The terms that matched, in order of first match."""
+    def __init__(self, terms: tuple[Term, ...]) -> None:
+        """Report on these terms."""
+        self._terms = terms
+        self.counts: dict[Term, TermCount] = {}
+        """The terms that matched, in order of first match."""
 
-    def __add__(self, later: "GlossaryReport") -> "GlossaryReport":
-        """Combine with the report on later lines."""
-        return _merge((*self.counts, *later.counts))
+    def add(self, source: str, translation: str, *, line: int) -> None:
+        """Count matches and applications of the terms in a line; lines come in order."""
+        if not (matched := match_terms(source, self._terms)):
+            return
+        targets = {term.target: words(tidy(term.target)) for term in matched}
+        text = words(tidy(translation))
+        exact, inflected = (
+            {target: _occurrences(targets[target], text, inflected=kind) for target in targets}
+            for kind in (False, True)
+        )
+        for term, times in Counter(matched).items():
+            applied = min(times, exact[term.target])
+            near = min(times - applied, inflected[term.target])
+            exact[term.target] -= applied  # two terms may share a target
+            inflected[term.target] -= near
+            count = self.counts.setdefault(term, TermCount(term))
+            count.occurrences += times
+            count.applied += applied
+            count.inflected += near
+            if applied < times:
+                count.first_missed_line = count.first_missed_line or line
 
     def summary(self) -> str:
         """Summarise in one line, and list the terms that were not always applied."""
-        if not self.counts:
+        counts = self.counts.values()
+        if not counts:
             return "glossary: no term occurs in the source"
-        occurrences = sum(count.occurrences for count in self.counts)
-        applied = sum(count.applied for count in self.counts)
-        missed = [count for count in self.counts if count.applied < count.occurrences]
+        occurrences = sum(count.occurrences for count in counts)
+        applied = sum(count.applied for count in counts)
+        missed = [count for count in counts if count.applied < count.occurrences]
         lines = [f"glossary: {applied} of {occurrences} terms applied"]
         for count in missed[:_MAX_LISTED]:
             inflected = f", {count.inflected} more inflected" if count.inflected else ""
@@ -195,36 +218,6 @@ class GlossaryReport:
         if len(missed) > _MAX_LISTED:
             lines.append(f"  and {len(missed) - _MAX_LISTED} more terms")
         return "\n".join(lines)
-
-
-def glossary_report(
-    pairs: Iterable[tuple[str, str]], terms: tuple[Term, ...], *, first_line: int = 1
-) -> GlossaryReport:
-    """Count matches and applications of terms in pairs of source and translation, line by line."""
-    counts: list[TermCount] = []
-    for line, (source, translation) in enumerate(pairs, first_line):
-        matched = match_terms(source, terms)
-        if matched:
-            counts += _line_counts(matched, words(tidy(translation)), line=line)
-    return _merge(counts)
-
-
-def _line_counts(
-    matched: Sequence[Term], translation: Sequence[str], *, line: int
-) -> list[TermCount]:
-    targets = {term.target: words(tidy(term.target)) for term in matched}
-    exact, inflected = (
-        {target: _occurrences(targets[target], translation, inflected=kind) for target in targets}
-        for kind in (False, True)
-    )
-    counts: list[TermCount] = []
-    for term, times in Counter(matched).items():
-        applied = min(times, exact[term.target])
-        near = min(times - applied, inflected[term.target])
-        exact[term.target] -= applied  # two terms may share a target
-        inflected[term.target] -= near
-        counts.append(TermCount(term, times, applied, near, 0 if applied == times else line))
-    return counts
 
 
 def _occurrences(phrase: Sequence[str], sentence: Sequence[str], *, inflected: bool) -> int:
@@ -241,25 +234,17 @@ def _occurrences(phrase: Sequence[str], sentence: Sequence[str], *, inflected: b
     return count
 
 
-def _merge(counts: Iterable[TermCount]) -> GlossaryReport:
-    merged: dict[Term, TermCount] = {}
-    for new in counts:
-        old = merged.get(new.term, TermCount(new.term))
-        merged[new.term] = TermCount(
-            new.term,
-            occurrences=old.occurrences + new.occurrences,
-            applied=old.applied + new.applied,
-            inflected=old.inflected + new.inflected,
-            first_missed_line=old.first_missed_line or new.first_missed_line,
-        )
-    return GlossaryReport(counts=tuple(merged.values()))
-
-
 @lru_cache(maxsize=4)
 def _index(terms: tuple[Term, ...]) -> tuple[dict[tuple[str, ...], Term], int]:
     """Each term by the words of its source, and the length of the longest, in words."""
     index = {tuple(words(tidy(term.source))): term for term in terms}
     return index, max(map(len, index), default=0)
+
+
+def _tsv_terms(path: Path) -> Iterator[tuple[int, Term]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip() and not line.startswith("#"):
+            yield number, _term(line, place=f"{path}, line {number}")
 
 
 def _term(line: str, *, place: str) -> Term:
@@ -345,7 +330,7 @@ def request_with_next_term(
         terms: its missing terms, at least one.
     """
     source = (*request.source, EOS)
-    attention = combined_attention(trace(model, source, hypothesis.ids).cross)
+    attention = combined_attention(cross_attention(model, source, hypothesis.ids))
     starts = [word[0] for word in group_pieces(pieces)]
     starts = [start for start in starts if start >= len(request.prefix)] or [len(request.prefix)]
 

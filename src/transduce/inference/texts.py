@@ -51,11 +51,12 @@ def translate_texts(
     if on_translation is not None:
         for translation in translations:
             on_translation(translation)
+    stored = [None if segment.run else remembered(segment.text) for segment in segments]
     translated = iter(
-        UnitTranslation(
-            remembered(segment.text) or t.text, translator.alignment(t) if segment.align else ""
-        )
-        for segment, t in zip(segments, translations, strict=True)
+        UnitTranslation(t.text, translator.alignment(t) if segment.align else "")
+        if text is None
+        else UnitTranslation(text)  # which the alignment of the model's translation does not fit
+        for segment, t, text in zip(segments, translations, stored, strict=True)
     )
     return [
         restore_text(parts, list(itertools.islice(translated, len(parts.units))))

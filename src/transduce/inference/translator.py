@@ -34,14 +34,14 @@ from transduce.inference.decode import (
     total_score,
 )
 from transduce.inference.engines.base import EngineOptions, select_engines
-from transduce.inference.engines.interface import Engine
+from transduce.inference.engines.interface import Engine, check_sides
 from transduce.inference.glossary import Term, match_terms
 from transduce.inference.keywords import api_names, unknown_keyword
 from transduce.inference.recasing import Recasing, recase
 from transduce.inference.translation import Alternative, Continuation, TargetScore, Translation
 from transduce.io.machine import require_torch
 from transduce.model.numpy_transformer import TransformerWeights
-from transduce.model.trace import trace
+from transduce.model.trace import cross_attention
 from transduce.search.config import (
     UNCONSTRAINED,
     DecodingConstraints,
@@ -246,7 +246,8 @@ class Translator:
         if not self._tag and self.directions:
             targets = sorted({pair.target for pair in self.directions})
             raise ValueError(
-                f"the model translates into {', '.join(targets)}: choose a target language (--to)"
+                f"the model translates into {', '.join(targets)}: choose a target language (--to), "
+                f"or put its tag, such as {next(iter(known))}, before the text"
             )
         return f"{self._tag}{text}" if self._tag else text
 
@@ -425,7 +426,9 @@ class Translator:
             return [translation for translation in translations if translation is not None]
         texts = [source_texts[index] for index in lost]
         plain = [MaskedText(text, {}) for text in texts]
-        retranslated = iter(run(texts, plain, [prefixes[index] for index in lost]))
+        # Without placeholders they may be too long; refusing them now would lose the others, too.
+        options = replace(options, config=replace(config, long="split"))
+        retranslated = iter(run(texts, plain, [prefixes[index] for index in lost], options=options))
         both = (translation or next(retranslated) for translation in translations)
         return [translation for translation in both if translation is not None]
 
@@ -489,12 +492,15 @@ class Translator:
             for row in zip(sentences, batch.requests, masked, recased, strict=True)
         ]
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[TargetScore]:
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], *, first_line: int = 1
+    ) -> list[TargetScore]:
         """Compute the log-probability of given translations.
 
         Args:
             sources: one sentence each.
             targets: the translation of each; a blank one is only EOS.
+            first_line: line number of the first pair, for messages.
 
         Raises:
             ValueError: if the counts differ, a side exceeds the model's positions, or the torch
@@ -509,6 +515,7 @@ class Translator:
         target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
         pairs = list(zip(source_ids, target_ids, strict=True))
         engine = self._searcher.scoring_engine("a score")
+        check_sides(pairs, longest=engine.longest, first_line=first_line)
         chunks = (pairs[start : start + CHUNK] for start in range(0, len(pairs), CHUNK))
         scores = [score for chunk in chunks for score in engine.score(chunk)]
         pieces = [
@@ -536,20 +543,23 @@ class Translator:
             ValueError: for a blank or too long sentence, a beginning at the length limit, a `count`
                 below 1, or if the torch engine was left out.
         """
-        (ids,) = self._tokenizer.encode_all([self.tagged(tidy(sentence))])
+        text = tidy(sentence)
+        (ids,) = self._tokenizer.encode_all([text and self.tagged(text)])
         if not 0 < len(ids) <= self.search.max_source:
             raise ValueError(
                 f"alternatives need a sentence of 1 to {self.search.max_source} pieces, not "
                 f"{len(ids)}"
             )
         prefix = encode_prefix(after, self._tokenizer)
-        longest = self.search.limit(len(ids))
+        engine = self._searcher.scoring_engine("an alternative")
+        longest = min(self.search.limit(len(ids)), engine.longest)
         if len(prefix) + 1 >= longest:
             raise ValueError(
                 f"a beginning of {len(prefix)} pieces does not fit a translation of at most "
                 f"{longest}: shorten it"
             )
-        engine = self._searcher.scoring_engine("an alternative")
+        if count < 1:
+            raise ValueError(f"the number of next pieces must be at least 1, not {count}")
         request = Request(tuple(ids), prefix=prefix)
         pieces = engine.next_pieces(request, count)
         continued = [piece.id for piece in pieces if piece.id != self._tokenizer.EOS]
@@ -576,7 +586,7 @@ class Translator:
         if len(ids) == len(tag) or translation.parts > 1:
             return ""
         source = [*ids, self._tokenizer.EOS]
-        attention = trace(self.model, source, translation.ids)
+        attention = cross_attention(self.model, source, translation.ids)
         # A tag is no word, as EOS is none.
         pieces = [EOS_PIECE] * len(tag) + self._tokenizer.pieces(source)[len(tag) :]
         return to_pharaoh(align(attention, pieces, translation.pieces))

@@ -45,9 +45,12 @@ def writer_lock(path: Path) -> Generator[None]:
     """Be the only writer of a file or folder, by a lock file beside it: `.NAME.lock`.
 
     Raises:
-        ValueError: if another process or thread is writing it, and takes long.
+        ValueError: if another process or thread is writing it, and takes long, or there is no
+            folder to write it to.
         OSError: if nothing can be written there.
     """
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is not a folder: make it, or name another file")
     with _held(path.parent.resolve() / f".{path.name}{LOCK_FILE}", path, timeout=_WRITING):
         yield
 

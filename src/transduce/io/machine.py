@@ -1,9 +1,11 @@
-"""This program's version, and the machine: processor, container limits, memory allocator."""
+"""This program's version, and the machine: processor, container limits, environment, memory."""
 
 import os
 import platform
 import re
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -96,6 +98,20 @@ def keep_freed_memory() -> bool:
     trim_threshold, top_pad, mmap_max, arena_max = -1, -2, -4, -8
     settings = {mmap_max: 0, trim_threshold: 2**31 - 1, top_pad: 64 * 2**20, arena_max: 1}
     return all(mallopt(setting, value) == 1 for setting, value in settings.items())
+
+
+@contextmanager
+def environment_variable(name: str, value: str) -> Generator[None]:
+    """Set an environment variable, and restore it."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
 
 
 def commit() -> str:

@@ -19,6 +19,14 @@ def read_record(file: Path, kind: type[_Record], *, remedy: str = "") -> _Record
     try:
         return TypeAdapter(kind).validate_json(file.read_bytes(), strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        fault = sanitise(": ".join([*map(str, first["loc"]), first["msg"]]))
+        fault = first_fault(error)
         raise ValueError(f"{file} is damaged ({fault}){remedy and f': {remedy}'}") from None
+
+
+def first_fault(error: ValidationError) -> str:
+    """Return the first key at fault and what is wrong with it, in one line."""
+    fault = error.errors(include_url=False)[0]
+    key, message = ".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")
+    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        message = f"{key} is unknown: a newer transduce may have written it"
+    return sanitise(message if message.startswith(key) else f"{key}: {message}")

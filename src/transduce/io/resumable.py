@@ -52,6 +52,8 @@ class LineOutput:
         self._sizes = [0] * len(self._streams)
         self.done = 0
         """Input lines whose output is committed, by this run or an earlier one."""
+        self.last_line = ""
+        """The last of them."""
 
     def write(self, text: str, *, stream: int = 0) -> None:
         """Write text to the stream of this index."""
@@ -65,6 +67,7 @@ class LineOutput:
         for stream in self._streams:
             stream.flush()
         for line in lines:
+            self.last_line = line
             self._input.update(f"{line}\n".encode())
         self.done += len(lines)
         if self._progress_file is None:
@@ -95,11 +98,10 @@ class LineOutput:
             self._outputs = [hashlib.sha256() for _ in self._streams]
             return
         remedy = f"repeat that command, or delete {self._progress_file} to begin anew"
-        before, current = progress.settings, self._settings
-        changed = sorted(key for key in before | current if before.get(key) != current.get(key))
-        if changed:
-            raise ValueError(f"{file} was begun with another {changed[0]}: {remedy}")
+        if changed := changed_setting(progress.settings, self._settings):
+            raise ValueError(f"{file} was begun with another {changed}: {remedy}")
         for line in islice(lines, progress.lines):
+            self.last_line = line
             self._input.update(f"{line}\n".encode())
         if self._input.hexdigest() != progress.input_sha256:
             raise ValueError(f"{file} was begun with another input: {remedy}")
@@ -127,6 +129,12 @@ class LineOutput:
         return progress if intact == progress.output_sha256 else None
 
 
+def changed_setting(before: Mapping[str, str], current: Mapping[str, str]) -> str:
+    """Return the alphabetically first setting that differs; "" if none does."""
+    changed = (key for key in {**before, **current} if before.get(key) != current.get(key))
+    return min(changed, default="")
+
+
 def partial_file(file: Path) -> Path:
     """Return the file that holds the beginning of an output."""
     return file.with_name(f".{file.name}.partial")
@@ -146,9 +154,12 @@ def resumable_output(
         settings: what determines the output, besides the input.
 
     Raises:
-        ValueError: if an earlier call had other settings or lines, or another process is writing.
+        ValueError: if an earlier call had other settings or lines, another process is writing, or
+            two of the files are one.
     """
     files = [file.resolve() for file in files]
+    if len({*files}) < len(files):
+        raise ValueError(f"{files[0]} is named for two outputs: name another file for one of them")
     partials = list(map(partial_file, files))
     progress_file = files[0].with_name(f".{files[0].name}.progress")
     with ExitStack() as stack:

@@ -171,13 +171,18 @@ def open_output(file: Path | None) -> Generator[BinaryIO]:
 def _checked_lines(stream: io.BufferedIOBase, *, name: str) -> Iterator[Iterator[str]]:
     if stream.seekable():
         start = stream.tell()
-        for _ in _decode_lines(stream, name=name):
+        for _ in decode_lines(stream, name=name):
             pass
         stream.seek(start)
-    yield _decode_lines(stream, name=name)
+    yield decode_lines(stream, name=name)
 
 
-def _decode_lines(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
+def decode_lines(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
+    """Decode the lines of a stream, without line feeds and byte order mark.
+
+    Raises:
+        ValueError: if a line is not UTF-8.
+    """
     with naming(Path(name)):
         for number, line in enumerate(stream, start=1):
             try:

@@ -7,7 +7,8 @@ through SQLite's full-text index and compared by Levenshtein distance.
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations, islice
@@ -87,7 +88,10 @@ class Match:
 
 
 class TranslationMemory:
-    """A store of translations; may be used by several threads and processes."""
+    """A store of translations; may be used by several threads and processes.
+
+    Its methods raise ValueError if the file cannot be read or written.
+    """
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         """Open a store, or make it if it is missing; ":memory:" is one that is not kept.
@@ -97,7 +101,7 @@ class TranslationMemory:
             FileNotFoundError: if it is missing and not to be created.
         """
         self._lock = Lock()
-        self.in_memory = str(path) == ":memory:"
+        self._path, self.in_memory = path, str(path) == ":memory:"
         if not create and not Path(path).exists():
             raise FileNotFoundError(2, "no such translation memory", str(path))
         try:
@@ -115,6 +119,16 @@ class TranslationMemory:
             raise sqlite3.DatabaseError("a database of another program")
         database.execute("PRAGMA synchronous = FULL")
 
+    @contextmanager
+    def _statements(self) -> Generator[sqlite3.Connection]:
+        """Use the database alone; its errors name the file."""
+        try:
+            with self._lock:
+                yield self._database
+        except sqlite3.DatabaseError as error:
+            hint = "check that the file is intact, writable and not locked, and its disk not full"
+            raise ValueError(f"{self._path}: {error}: {hint}") from None
+
     def __enter__(self) -> "TranslationMemory":
         return self
 
@@ -127,14 +141,14 @@ class TranslationMemory:
             self._database.close()
 
     def __len__(self) -> int:
-        with self._lock:
-            return self._database.execute("SELECT count(*) FROM entries").fetchone()[0]
+        with self._statements() as database:
+            return database.execute("SELECT count(*) FROM entries").fetchone()[0]
 
     @property
     def state(self) -> str:
         """What changes with every write: the number of entries and the newest time."""
-        with self._lock:
-            rows = self._database.execute("SELECT count(*), max(created) FROM entries")
+        with self._statements() as database:
+            rows = database.execute("SELECT count(*), max(created) FROM entries")
             return " ".join(map(str, rows.fetchone()))
 
     def add(self, entries: Iterable[Entry]) -> int:
@@ -145,8 +159,8 @@ class TranslationMemory:
         count = 0
         rows = (_row(entry) for entry in entries if entry.source.strip() and entry.target.strip())
         while batch := list(islice(rows, _BATCH)):
-            with self._lock, self._database:
-                self._database.executemany(_INSERT, batch)
+            with self._statements() as database, database:
+                database.executemany(_INSERT, batch)
             count += len(batch)
         return count
 
@@ -154,8 +168,8 @@ class TranslationMemory:
         """Return all entries in the order of their first writing."""
         last = 0
         while True:
-            with self._lock:
-                rows = self._database.execute(
+            with self._statements() as database:
+                rows = database.execute(
                     f"SELECT id, {_COLUMNS} FROM entries WHERE id > ? ORDER BY id LIMIT {_BATCH}",
                     (last,),
                 ).fetchall()
@@ -171,8 +185,8 @@ class TranslationMemory:
             languages: codes of source and target language.
             context: the sentence before the source, if known.
         """
-        with self._lock:
-            row = self._database.execute(
+        with self._statements() as database:
+            row = database.execute(
                 f"SELECT {_COLUMNS} FROM entries WHERE source_lang = ? AND target_lang = ? AND "
                 f"source = ? ORDER BY context = ? AND context != '' DESC, {_NEWEST} LIMIT 1",
                 (*map(base_language, languages), source.strip(), context.strip()),
@@ -219,8 +233,8 @@ class TranslationMemory:
         for text, similarity, index in scored:
             similar.setdefault(text, (candidates[index][0], min(int(100 * similarity), 99)))
         for identifier, score in list(similar.values())[1 : limit + 1]:
-            with self._lock:
-                row = self._database.execute(
+            with self._statements() as database:
+                row = database.execute(
                     f"SELECT {_COLUMNS} FROM entries WHERE id = ?", (identifier,)
                 ).fetchone()
             matches.append(Match(_entry(row), score))
@@ -232,7 +246,7 @@ class TranslationMemory:
         Where fewer than two words are rare, a change may have taken both: then entries that share
         frequent words are compared too.
         """
-        words = list(dict.fromkeys(re.findall(r"\w+", source.lower())))[:_MAX_WORDS]
+        words = list(dict.fromkeys(re.findall(r"[^\W_]+", source.lower())))[:_MAX_WORDS]
         votes: Counter[int] = Counter()
         frequent: list[tuple[float, str]] = []
         newest = rare = 0
@@ -247,9 +261,9 @@ class TranslationMemory:
         if rare < 2 and frequent:
             votes.update(self._combined(sorted(frequent)[:_COMBINED], newest=newest))
         ids = [number for number, _ in votes.most_common(_CANDIDATES)]
-        with self._lock:
+        with self._statements() as database:
             # The unary plus keeps SQLite from searching all entries of the languages instead.
-            return self._database.execute(
+            return database.execute(
                 f"SELECT id, source FROM entries WHERE id IN ({','.join('?' * len(ids))}) AND "
                 f"+source_lang = ? AND +target_lang = ? ORDER BY {_NEWEST}",
                 (*ids, *map(base_language, languages)),
@@ -286,8 +300,8 @@ class TranslationMemory:
 
     def _ids(self, query: str, *, limit: int, oldest: int = 0) -> list[int]:
         """The newest entries of a query; none below `oldest`."""
-        with self._lock:
-            rows = self._database.execute(
+        with self._statements() as database:
+            rows = database.execute(
                 "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? "
                 "ORDER BY rowid DESC LIMIT ?",
                 (query, oldest, limit),

@@ -56,6 +56,14 @@ def trace(model: TransformerWeights, source: Sequence[int], target: Sequence[int
     )
 
 
+def cross_attention(
+    model: TransformerWeights, source: Sequence[int], target: Sequence[int]
+) -> Float[np.ndarray, "decoder_layers heads target source"]:
+    """Return `Trace.cross` of a sentence pair alone, which takes less time and memory."""
+    target_in = np.array([[model.config.pad, *target[:-1]]])
+    return cross_attention_weights(model, np.array([source]), None, target_in)[:, :, 0]
+
+
 def cross_attention_weights(
     model: TransformerWeights,
     source: Int[np.ndarray, "batch source"],

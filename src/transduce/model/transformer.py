@@ -89,7 +89,7 @@ class Transformer(nn.Module):
             source: ids with EOS, padded.
             source_mask: True where a source position is not padding; None without padding.
         """
-        x = self.embed_source(source)
+        x = self._embed(self.source_embedding or self.embedding, source, first=0)
         for layer in self.encoder:
             x = layer(x, source_mask)
         return self.encoder_norm(x)
@@ -123,12 +123,6 @@ class Transformer(nn.Module):
         Args: `source`, `source_mask` and `target_in` as for `forward`.
         """
         return self.decode(self.encode(source, source_mask), source_mask, target_in)
-
-    def embed_source(
-        self, ids: Int[Tensor, "batch length"]
-    ) -> Float[Tensor, "batch length d_model"]:
-        """Embed source ids: scaled by √d_model, plus positions, dropout."""
-        return self._embed(self.source_embedding or self.embedding, ids, first=0)
 
     def embed(
         self, ids: Int[Tensor, "batch length"], *, first: int = 0

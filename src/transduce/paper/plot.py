@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ink:
-    """Colours of a plot on one kind of page, from plot-light.mplstyle or plot-dark.mplstyle."""
+    """Colours of a plot on one kind of page."""
 
     paper: str
     text: str
@@ -22,8 +23,22 @@ class Ink:
     lines: tuple[str, ...]
 
 
+_LIGHT = Ink(
+    paper="#ffffff",
+    text="#1c1e21",
+    faint="#c9ced6",
+    lines=("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"),
+)
+"""Lines are those of Okabe and Ito, which colour-blind readers tell apart."""
+_DARK = Ink(
+    paper="#14171c",
+    text="#e7e9ec",
+    faint="#3d434d",
+    lines=("#56b4e9", "#f08a3c", "#2fc79a", "#e39cc4", "#f0b93a", "#9fd3f2"),
+)
+
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""One a line, so that none is told by its colour alone; the styles have the same."""
+"""One a line, so that none is told by its colour alone."""
 
 Draw = Callable[["Figure", Ink], None]
 
@@ -46,6 +61,16 @@ def log_axis(axes: "Axes", ticks: Sequence[int]) -> None:
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
 
 
+def require_matplotlib() -> None:
+    """Refuse to plot where matplotlib is not installed; called before anything is measured.
+
+    Raises:
+        ValueError: it says how to install it.
+    """
+    if find_spec("matplotlib") is None:
+        raise ValueError("plots need matplotlib: pip install 'transduce[plot]'")
+
+
 def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> None:
     """Draw `name`.svg and .png for light pages, `name`-dark.svg and .png for dark ones.
 
@@ -58,18 +83,16 @@ def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> No
     Raises:
         ValueError: if matplotlib is not installed; it says how to install it.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.style import context
-        from PIL import Image
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'transduce[plot]'") from None
+    require_matplotlib()
+    from matplotlib.figure import Figure
+    from matplotlib.style import context
+    from PIL import Image
+
     folder.mkdir(parents=True, exist_ok=True)
-    style = Path(__file__).with_suffix(".mplstyle")
-    for page, ending in (("light", ""), ("dark", "-dark")):
-        with context([style, style.with_stem(f"plot-{page}")]):
+    for ink, ending in ((_LIGHT, ""), (_DARK, "-dark")):
+        with context([Path(__file__).with_suffix(".mplstyle"), _colours(ink)]):
             figure = Figure(figsize=(6.8, height), layout="constrained")
-            draw(figure, _ink())
+            draw(figure, ink)
             # Without a date a figure drawn again is the same file.
             figure.savefig(folder / f"{name}{ending}.svg", dpi=144, metadata={"Date": None})
             with BytesIO() as png:
@@ -79,11 +102,15 @@ def save_plot(folder: Path, name: str, draw: Draw, *, height: float = 4.2) -> No
                 palette.save(folder / f"{name}{ending}.png", optimize=True)
 
 
-def _ink() -> Ink:
-    from matplotlib import rcParams
+def _colours(ink: Ink) -> dict[str, object]:
+    """The settings of matplotlib that take an ink's colours."""
+    from matplotlib.rcsetup import cycler
 
-    paper, text, faint = (
-        f"#{rcParams[key].lstrip('#')}" for key in ("figure.facecolor", "text.color", "grid.color")
-    )
-    lines = rcParams["axes.prop_cycle"].by_key()["color"]
-    return Ink(paper=paper, text=text, faint=faint, lines=tuple(lines))
+    paper = ("figure.facecolor", "savefig.facecolor", "axes.facecolor")
+    text = ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor")
+    return {
+        **dict.fromkeys(paper, ink.paper),
+        **dict.fromkeys((*text, "xtick.color", "ytick.color"), ink.text),
+        "grid.color": ink.faint,
+        "axes.prop_cycle": cycler(color=ink.lines, marker=MARKERS),
+    }

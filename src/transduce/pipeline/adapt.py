@@ -11,6 +11,7 @@ A run's folder that was adapted also has:
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,11 +20,12 @@ from random import Random
 from typing import Final, NamedTuple
 
 from transduce.bundle.bundle import WEIGHTS, Bundle
-from transduce.config import explicit_settings, load_recipe
+from transduce.config import Recipe, explicit_settings, load_recipe
 from transduce.data.corpus import Pair, one_line
 from transduce.data.languages import base_language
-from transduce.data.store import PREPARED_FOLDER
-from transduce.evaluation.significance import SIGNIFICANCE_LEVEL, System, compare_systems
+from transduce.data.store import PREPARED_FOLDER, Store
+from transduce.evaluation.scoring import translation_texts
+from transduce.evaluation.significance import SIGNIFICANCE_LEVEL
 from transduce.inference.translator import Translator
 from transduce.io.atomic_folder import MANIFEST, atomic_folder, recover_interrupted, sha256
 from transduce.io.lock import exclusive_lock
@@ -31,9 +33,10 @@ from transduce.memory.store import CORRECTION, Entry
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel, adopt_model
 from transduce.pipeline.prepare import write_pairs
-from transduce.pipeline.prepared import Prepared, open_prepared
+from transduce.pipeline.prepared import open_prepared
 from transduce.pipeline.run import run_recipe
 from transduce.pipeline.run_folder import write_text
+from transduce.pipeline.selection import compare_texts
 from transduce.train.events import EventHandler, LogMessage
 
 FEWEST: Final = 50
@@ -118,11 +121,17 @@ def adapt(
         settings: over the recipe finetune, each "section.key=value".
 
     Raises:
-        ValueError: if there are too few corrections, or the folder is not a finished run.
+        ValueError: if there are too few corrections, the folder is not a finished run, or a number
+            is out of range.
     """
+    if not 0 <= rehearsal < math.inf:
+        raise ValueError(f"--rehearsal must be finite and not negative, not {rehearsal}")
+    if math.isnan(max_loss):
+        raise ValueError(f"--max-loss must be a number, not {max_loss}")
     current = _load_run(model)
     languages = current.languages
     prepared = open_prepared(model)
+    recipe = replace(load_recipe(model / "recipe.toml"), languages=languages)
     split = split_corrections(corrections, languages=(languages.source, languages.target))
     count = sum(map(len, split))
     if count < FEWEST or not all(split):
@@ -134,12 +143,12 @@ def adapt(
     folder = model / _FOLDER
     with exclusive_lock(folder):
         original = _original(model, current)
-        earlier = _earlier_pairs(prepared, round(rehearsal * count))
+        earlier = _earlier_pairs(prepared.store, round(rehearsal * count))
         on_event(LogMessage(f"{count:,} corrections, {len(earlier):,} earlier pairs"))
         new = _fine_tune(folder, original, split, earlier, settings=settings, on_event=on_event)
         test = prepared.test or prepared.validation
-        held_out = _change(current, new, pairs=split.held_out)
-        kept = _change(original.bundle, new, pairs=test)
+        held_out = _change(current, new, pairs=split.held_out, recipe=recipe)
+        kept = _change(original.bundle, new, pairs=test, recipe=recipe)
         report = AdaptationReport(
             corrections=count,
             rehearsal=len(earlier),
@@ -215,17 +224,10 @@ def _original(model: Path, current: Bundle) -> StartModel:
     return StartModel.load(folder)
 
 
-def _earlier_pairs(prepared: Prepared, count: int) -> list[Pair]:
+def _earlier_pairs(store: Store, count: int) -> list[Pair]:
     """A fixed sample of the pairs that the model was trained on."""
-    store, tokenizer = prepared.store, prepared.tokenizer
     sample = Random(1).sample(range(len(store)), min(count, len(store)))
-    return [
-        Pair(
-            tokenizer.decode(store.source(index).tolist()),
-            tokenizer.target.decode(store.target(index).tolist()),
-        )
-        for index in sorted(sample)
-    ]
+    return [store.pair(index) for index in sorted(sample)]
 
 
 def _fine_tune(
@@ -258,16 +260,13 @@ def _fine_tune(
     return Bundle.load(run / _MODEL)
 
 
-def _change(before: Bundle, after: Bundle, *, pairs: Sequence[Pair]) -> BleuChange:
-    sources, references = zip(*pairs, strict=True)
-    systems = [
-        System(name, [t.text for t in Translator.from_bundle(bundle).translate(sources)])
-        for name, bundle in (("before", before), ("after", after))
+def _change(before: Bundle, after: Bundle, *, pairs: Sequence[Pair], recipe: Recipe) -> BleuChange:
+    sources = [pair.source for pair in pairs]
+    texts = [
+        translation_texts(Translator.from_bundle(bundle).translate(sources))
+        for bundle in (before, after)
     ]
-    compared = compare_systems(
-        systems, references, metrics=("bleu",), language=after.languages.target
-    )
-    old, new = compared.metrics[0].systems
+    old, new = compare_texts(recipe, texts, pairs)
     return BleuChange(pairs=len(pairs), before=old.value, after=new.value, p=new.p or 0.0)
 
 

@@ -33,7 +33,7 @@ import torch
 from transduce.bundle.bundle import Bundle, check_same_vocabulary
 from transduce.cluster.engines import ClusterConfig, check_installed
 from transduce.cluster.translate import translate_corpus
-from transduce.config import Recipe, conflicts, load_recipe
+from transduce.config import Recipe, conflicts
 from transduce.data.config import Languages
 from transduce.data.corpus import Pair
 from transduce.data.store import PREPARED_FOLDER, Store
@@ -48,12 +48,7 @@ from transduce.pipeline.finetune import StartModel, tokenizer_settings
 from transduce.pipeline.prepare import write_pairs
 from transduce.pipeline.prepared import Prepared
 from transduce.pipeline.run import run_recipe
-from transduce.pipeline.run_folder import (
-    check_output_folder,
-    describe_fault,
-    has_begun,
-    prepare_run,
-)
+from transduce.pipeline.run_folder import describe_fault, has_begun, prepare_run
 from transduce.pipeline.synthetic_pairs import translate_lines
 from transduce.train.distributed import find_device
 from transduce.train.events import EventHandler, LogMessage
@@ -132,10 +127,6 @@ class _Distillation(NamedTuple):
         corpus = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
         self._translate(corpus, original)
         student = _of_the_student(original, out, test=bool(corpus.test))
-        if (out / "recipe.toml").is_file():
-            if plan and resume:
-                student = plan.resume(student, begun=load_recipe(out / "recipe.toml"))
-            check_output_folder(student, out, resume=resume)
         if not resume:
             prepare_run(student, out, vocabulary=tokenizer, plan=plan, on_event=on_event)
         finished = run_recipe(student, out, resume=resume, plan=plan, on_event=on_event)

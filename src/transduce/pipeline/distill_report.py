@@ -10,14 +10,13 @@ from typing import Final
 
 from transduce.config import Recipe
 from transduce.data.corpus import Pair
-from transduce.evaluation.metrics import Score, chrf
+from transduce.evaluation.metrics import Score
 from transduce.evaluation.scoring import RunResult, translation_texts
-from transduce.evaluation.significance import System, compare_systems
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 from transduce.io.atomic_folder import atomic_file
 from transduce.pipeline.run_folder import write_text
-from transduce.pipeline.selection import recipe_bleu
+from transduce.pipeline.selection import compare_texts, recipe_bleu, recipe_chrf
 from transduce.visualization.page import Section, Series, line_chart, page, table
 
 RECORD: Final = "distilled.json"
@@ -179,7 +178,8 @@ def compare_models(
             _translate(translators[name], sources[:TIMED], width)
             fastest[index] = min(fastest[index], time.perf_counter() - started)
     scores = [_score(recipe, hypotheses, pairs) for hypotheses in texts]
-    p_values = _p_values(recipe, texts, pairs, metric=scores[0].name)
+    metric = "bleu" if scores[0].name == "BLEU" else "chrf"
+    p_values = [row.p for row in compare_texts(recipe, texts, pairs, metric=metric)]
     return tuple(
         DistillationScore(
             model=name,
@@ -205,25 +205,7 @@ def _in_int8(name: str, path: Path, translator: Translator) -> Mapping[str, Tran
 def _score(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
     """BLEU, or chrF2 where the references are too short for BLEU."""
     score = recipe_bleu(recipe, hypotheses, pairs)
-    if not score.note:
-        return score
-    references = [pair.target for pair in pairs]
-    return chrf(hypotheses, references, lower_case=recipe.tokenizer.lower_case)
-
-
-def _p_values(
-    recipe: Recipe, texts: Sequence[Sequence[str]], pairs: Sequence[Pair], *, metric: str
-) -> list[float | None]:
-    """Compare each model's translations with those of the first one by paired bootstrap."""
-    comparison = compare_systems(
-        [System(str(index), text) for index, text in enumerate(texts)],
-        [pair.target for pair in pairs],
-        metrics=["bleu" if metric == "BLEU" else "chrf"],
-        language=recipe.languages.target,
-        tokenize=recipe.score.bleu_tokenize,
-        lower_case=recipe.tokenizer.lower_case,
-    )
-    return [row.p for row in comparison.metrics[0].systems]
+    return recipe_chrf(recipe, hypotheses, pairs) if score.note else score
 
 
 def _translate(translator: Translator, sources: Sequence[str], beam: int) -> list[Translation]:

@@ -2,16 +2,16 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from transduce.config import Recipe
-from transduce.data.corpus import Pair
-from transduce.evaluation.metrics import Perplexity
+from transduce.model.transformer import Transformer
 from transduce.pipeline.defaults import VALIDATIONS, EpochPlan
 from transduce.pipeline.length_penalty import MAX_SEARCHED
-from transduce.search.config import SearchConfig
+from transduce.pipeline.selection import RunEvaluator
 from transduce.train.config import parse_duration
 from transduce.train.events import describe_duration
 from transduce.train.time_plan import TimePlan
@@ -31,28 +31,23 @@ class Durations(NamedTuple):
     """All that follows the last validation."""
 
 
-def measure_evaluation(
-    recipe: Recipe,
-    validation: Sequence[Pair],
-    test: Sequence[Pair],
-    *,
-    translate: Callable[[Sequence[Pair], SearchConfig], object],
-    perplexity: Callable[[Sequence[Pair]], Perplexity],
-) -> tuple[float, float]:
+def measure_evaluation(evaluator: RunEvaluator, model: Transformer) -> tuple[float, float]:
     """Return the seconds of a validation, and of the evaluation after training.
 
     Args:
-        validation: all validation pairs, of which some are measured.
-        translate: translates pairs with the untrained model.
-        perplexity: reads pairs with it.
+        evaluator: has the pairs, of which some are measured.
+        model: untrained.
     """
+    recipe, prepared = evaluator.recipe, evaluator.prepared
+    validation, test = prepared.validation, prepared.test
+    translate = partial(evaluator.translate, model)
     sample = validation[:_SAMPLE]
     # An untrained model never ends a sentence; these are translated at the source's length.
     search = replace(recipe.search, extra=1)
-    translate(sample[:2], search)  # the first call allocates
-    greedy = _seconds(lambda: translate(sample, replace(search, beam=1))) / len(sample)
-    beam = _seconds(lambda: translate(sample, search)) / len(sample)
-    reading = _seconds(lambda: perplexity(sample)) / len(sample)
+    translate(sample[:2], search=search)  # the first call allocates
+    greedy = _seconds(lambda: translate(sample, search=replace(search, beam=1))) / len(sample)
+    beam = _seconds(lambda: translate(sample, search=search)) / len(sample)
+    reading = _seconds(lambda: evaluator.perplexity(model, sample)) / len(sample)
     weights = 3 if recipe.train.ema else 2  # candidates for the final model
     translated = weights * len(validation) + len(test)
     if recipe.train.tune_length_penalty:

@@ -18,7 +18,7 @@ from transduce.config import Recipe
 from transduce.corpus_check.fingerprint import fold
 from transduce.corpus_check.inspection import FindingKind, inspect_corpus
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs
-from transduce.data.pair_files import PAIR_KEYS
+from transduce.data.pair_files import find_sides
 from transduce.io.atomic_folder import atomic_folder, check_new_folder, sha256
 from transduce.io.streams import read_lines
 
@@ -101,11 +101,14 @@ def merge_corpus(
         near: drop pairs whose similarity to an earlier one is about this or more; None keeps them.
 
     Raises:
-        ValueError: if a file cannot be read, the folder is not empty, there are too few pairs, or
-            the package for near duplicates is missing.
+        ValueError: if a file cannot be read, the folder is not empty, both languages are equal,
+            there are too few pairs, or the package for near duplicates is missing.
     """
     check_new_folder(folder)
-    unique = near_filter(near) if near else None
+    codes = recipe.languages.codes
+    if codes[0] == codes[1]:
+        raise ValueError(f"--source-lang and --target-lang must differ, not both be {codes[0]!r}")
+    unique = None if near is None else near_filter(near)
     counts = [CleaningCounts() for _ in sources]
     documents = _documents(recipe, sources, counts)
     prints, marks = inspect_corpus(recipe, lambda: _all_pairs(recipe, sources))[1:]
@@ -134,7 +137,6 @@ def merge_corpus(
     with atomic_folder(folder) as fresh, ExitStack() as stack:
         files = [
             [stack.enter_context((fresh / f"{name}.{code}").open("wb")) for code in codes]
-            for codes in [recipe.languages.codes]
             for name in PARTS
         ]
         rows = zip(_all_pairs(recipe, sources), part, reason, prints.swapped, strict=True)
@@ -143,7 +145,7 @@ def merge_corpus(
                 texts = pair[::-1] if exchange else pair
                 for file, text in zip(files[number], texts, strict=True):
                     file.write(f"{text}\n".encode())
-        record = {"languages": recipe.languages.codes, "sources": [*map(asdict, merged)]}
+        record = {"languages": codes, "sources": [*map(asdict, merged)]}
         text = json.dumps(record, indent=2, ensure_ascii=False)
         (fresh / RECORD).write_text(f"{text}\n", encoding="utf-8")
     return merged
@@ -270,11 +272,9 @@ def _table_pairs(path: Path, codes: tuple[str, str]) -> Iterator[NumberedPair]:
                 batches = parquet.ParquetFile(stream).iter_batches()
             for row in chain.from_iterable(batch.to_pylist() for batch in batches):
                 number += 1
-                row = row.get("translation") or row
-                keys = next((keys for keys in (codes, *PAIR_KEYS) if row.keys() >= {*keys}), None)
-                if keys is None:
+                if not (pair := find_sides(row, codes)):
                     raise ValueError(
-                        f"{file} has columns {', '.join(row)}: expected {' and '.join(codes)}, or "
-                        "source and target"
+                        f"{path}, row {number}: expected texts {' and '.join(codes)}, or source "
+                        f"and target, not {str(row)[:99]}"
                     )
-                yield NumberedPair(number, Pair(*(row[key] or "" for key in keys)))
+                yield NumberedPair(number, Pair(*pair))

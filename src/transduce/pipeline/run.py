@@ -148,7 +148,8 @@ def dry_run(
         run.announce(model)
         if time_plan:
             return f"{describe_plan(run.recipe, time_plan)}; nothing was written"
-        target_tokens_per_second = run.measure_speed(model)
+        size = run.micro_tokens(model, on_event=on_event)
+        target_tokens_per_second = run.measure_speed(model, micro_tokens=size)
     recipe, per_epoch = run.recipe, prepared.updates_per_epoch(run.recipe)
     tokens = recipe.train.updates * prepared.epoch_tokens(recipe) / per_epoch
     gpu = device.type == "cuda"
@@ -228,25 +229,16 @@ class _Run(NamedTuple):
             return self, None
         if list_checkpoints(self.out / "checkpoints"):
             return self, TimePlan(updates=recipe.train.updates)
+        model = self.initial_model(device)
+        size = self.micro_tokens(model, on_event=self.on_event)  # collective: not by rank 0 alone
         plans: list[TimePlan] = []
 
         def measure() -> None:
-            model = self.initial_model(device)
             per_epoch = self.prepared.updates_per_epoch(recipe)
             per_update = self.prepared.epoch_tokens(recipe) / per_epoch
-            evaluator = self.evaluator
-            durations = Durations(
-                per_update / self.measure_speed(model),
-                *measure_evaluation(
-                    recipe,
-                    self.prepared.validation,
-                    self.prepared.test,
-                    translate=lambda pairs, search: evaluator.translate(
-                        model, pairs, search=search
-                    ),
-                    perplexity=partial(evaluator.perplexity, model),
-                ),
-            )
+            speed = self.measure_speed(model, micro_tokens=size)
+            evaluation = measure_evaluation(self.evaluator, model)
+            durations = Durations(per_update / speed, *evaluation)
             elapsed = time.monotonic() - started
             fitted, time_plan = fit_time(recipe, durations, elapsed=elapsed, plan=plan)
             write_text(file, to_toml(fitted))
@@ -297,30 +289,36 @@ class _Run(NamedTuple):
                 process=process,
             )
 
-    def measure_speed(self, model: Transformer) -> float:
-        """Train a few updates, and return the target tokens of a second."""
+    def measure_speed(self, model: Transformer, *, micro_tokens: int) -> float:
+        """Train a few updates on this rank; return the target tokens of a second, of all ranks."""
         batch, events = self.recipe.batch, list[Event]()
         if model.embedding.weight.device.type == "cpu":  # whose speed depends little on the size
             batch = replace(batch, tokens=min(batch.tokens, MICRO_TOKENS))
         count = _TRIAL_UPDATES
         short = replace(
-            self.recipe.train, updates=count, validate_every=count, warmup=1, log_every=1, time=""
+            self.recipe.train,
+            updates=count,
+            validate_every=count,
+            warmup=1,
+            decay=0.5,  # fits besides the warm-up, whatever that of the run is
+            log_every=1,
+            time="",
         )
         trial = self._replace(recipe=replace(self.recipe, batch=batch, train=short))
-        size = trial.micro_tokens(model, on_event=self.on_event)
         with TemporaryDirectory() as folder:
             train(
                 model,
-                loader=trial.loader(size),
+                loader=trial.loader(micro_tokens),
                 config=short,
                 validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
                 folder=Path(folder),
                 on_best=lambda model, scored: None,
                 on_event=events.append,
-                micro_tokens=size,
+                micro_tokens=micro_tokens,
             )
         speeds = [event.tokens_per_second for event in events if isinstance(event, Progress)]
-        return median(speeds[1:] or speeds)  # the first update compiles, or allocates memory
+        # The first update compiles, or allocates memory.
+        return self.process.world_size * median(speeds[1:] or speeds)
 
     def loader(self, micro_tokens: int) -> Loader:
         """Load this rank's share of every update's micro-batches."""

@@ -163,7 +163,7 @@ def curves(lines: Sequence[Line]) -> str:
     charts = [
         ("Loss", "nats per piece", [("training", "loss"), ("validation", "validation_loss")]),
         ("BLEU of greedy search", "BLEU", [("validation", "bleu")]),
-        ("Token accuracy", "%", [("training", "accuracy"), ("validation", "validation_accuracy")]),
+        ("Token accuracy", "%", [("validation", "validation_accuracy")]),
         ("Learning rate", "rate", [("Adam", "rate")]),
         ("Speed", "target tokens a second", [("training", "tokens_per_second")]),
     ]

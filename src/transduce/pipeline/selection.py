@@ -25,6 +25,7 @@ from transduce.evaluation.scoring import (
     translate_pairs,
     translation_texts,
 )
+from transduce.evaluation.significance import System, SystemComparison, compare_systems
 from transduce.inference.translation import Translation
 from transduce.io.atomic_folder import recover_interrupted
 from transduce.model.transformer import Transformer
@@ -89,7 +90,7 @@ class RunEvaluator(NamedTuple):
             loss=measured.per_token,
             bleu=score.value,
             signature=score.signature,
-            chrf=self._chrf(hypotheses, pairs).value,
+            chrf=recipe_chrf(self.recipe, hypotheses, pairs).value,
             accuracy=measured.accuracy,
             translations=tuple(hypotheses[index] for index in run_page.shown_pairs),
             attention=run_page.trace(model),
@@ -152,7 +153,8 @@ class RunEvaluator(NamedTuple):
         translations = self.translate(model, pairs, search=search)
         texts = translation_texts(translations)
         score = recipe_bleu(self.recipe, texts, pairs)
-        return ScoredWeights(model, name, translations, score, self._chrf(texts, pairs))
+        chrf_score = recipe_chrf(self.recipe, texts, pairs)
+        return ScoredWeights(model, name, translations, score, chrf_score)
 
     def _tune_length_penalty(self, selected: ScoredWeights) -> tuple[SearchConfig, ScoredWeights]:
         """Choose the length penalty on validation, where the recipe leaves it to that.
@@ -165,8 +167,8 @@ class RunEvaluator(NamedTuple):
             return recipe.search, selected
 
         def measure(texts: Sequence[str], some: Sequence[Pair]) -> tuple[float, float]:
-            score = recipe_bleu(recipe, texts, some)
-            return 0.0 if score.note else round(score.value, 2), self._chrf(texts, some).value
+            score, chrf_score = recipe_bleu(recipe, texts, some), recipe_chrf(recipe, texts, some)
+            return 0.0 if score.note else round(score.value, 2), chrf_score.value
 
         alpha = propose_alpha(
             model, self.prepared.tokenizer, pairs=pairs, search=recipe.search, measure=measure
@@ -285,10 +287,6 @@ class RunEvaluator(NamedTuple):
             model, self.prepared.tokenizer, pairs=pairs, micro_tokens=self.recipe.batch.positions
         )
 
-    def _chrf(self, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
-        references = [pair.target for pair in pairs]
-        return chrf(hypotheses, references, lower_case=self.recipe.tokenizer.lower_case)
-
 
 def recipe_bleu(
     recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair], *, language: str = ""
@@ -301,6 +299,27 @@ def recipe_bleu(
         tokenize=recipe.score.bleu_tokenize,
         lower_case=recipe.tokenizer.lower_case,
     )
+
+
+def recipe_chrf(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:
+    """Compute chrF2 as the recipe has it."""
+    references = [pair.target for pair in pairs]
+    return chrf(hypotheses, references, lower_case=recipe.tokenizer.lower_case)
+
+
+def compare_texts(
+    recipe: Recipe, texts: Sequence[Sequence[str]], pairs: Sequence[Pair], *, metric: str = "bleu"
+) -> tuple[SystemComparison, ...]:
+    """Compare translations with the first ones by paired bootstrap, scored as the recipe has it."""
+    comparison = compare_systems(
+        [System(str(index), lines) for index, lines in enumerate(texts)],
+        [pair.target for pair in pairs],
+        metrics=(metric,),
+        language=recipe.languages.target,
+        tokenize=recipe.score.bleu_tokenize,
+        lower_case=recipe.tokenizer.lower_case,
+    )
+    return comparison.metrics[0].systems
 
 
 def select(

@@ -30,14 +30,22 @@ HEADERS: Final = ("trial", "settings", "score", "state")
 PAGE: Final = "tune.html"
 _DONE = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 _STARTUP = 4  # finished trials before one is pruned
-_RANGE = re.compile(r"(.+?)=([-+.\de]+):([-+.\de]+)(:log)?")
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?"
+_RANGE = re.compile(rf"(.+?)=({_NUMBER}):({_NUMBER})(:log)?")
 
 
 def parse_space(
     ranges: Sequence[str], choices: Sequence[str]
 ) -> dict[str, distributions.BaseDistribution]:
-    """Parse "section.key=low:high", perhaps with ":log", and "section.key=one,two"."""
+    """Parse "section.key=low:high", perhaps with ":log", and "section.key=one,two".
+
+    Raises:
+        ValueError: if a range is malformed, or a key is named twice.
+    """
     space = dict[str, distributions.BaseDistribution]()
+    keys = [text.partition("=")[0] for text in (*choices, *ranges)]
+    if repeated := [key for key in keys if keys.count(key) > 1]:
+        raise ValueError(f"{repeated[0]} is searched twice: name it in one --range or --choice")
     for text in choices:
         key, _, values = text.partition("=")
         space[key] = distributions.CategoricalDistribution(values.split(","))
@@ -69,19 +77,25 @@ def search(
         space: what is searched, by setting.
         metric: "bleu" or "loss": of a validation it prunes, of the final model it is the score.
         seed: of the search.
+
+    Raises:
+        ValueError: if the folder holds a search of other settings, or a setting is wrong.
+        FloatingPointError: if all trials diverged.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     identity = [str(choose([]).recipe), str(dict(space)), metric, str(seed)]
+    direction = "maximize" if metric == "bleu" else "minimize"
     with exclusive_lock(out):
         study = optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(out / "study.log"))),
             study_name="tune",
-            direction="maximize" if metric == "bleu" else "minimize",
+            direction=direction,
             pruner=optuna.pruners.MedianPruner(n_startup_trials=_STARTUP),
             load_if_exists=True,
         )
         finished = study.get_trials(states=[TrialState.COMPLETE])
-        if finished and study.user_attrs["identity"] != identity:
+        changed = bool(finished) and study.user_attrs["identity"] != identity
+        if changed or study.direction.name.lower() != direction:  # a loaded study keeps its own
             raise ValueError(f"{out} holds a search of other settings: name another --out")
         study.set_user_attr("identity", identity)
         while (number := len(study.get_trials(states=_DONE))) < trials:
@@ -107,6 +121,11 @@ def search(
                     raise
                 on_event(LogMessage(f"trial {number}: {error}"))
             _write_page(study, out / PAGE)
+    if not study.get_trials(states=[TrialState.COMPLETE]):
+        raise FloatingPointError(
+            f"all trials in {out} failed: name another --out, and search lower values of "
+            f"train.learning_rate or higher ones of train.warmup"
+        )
     return study
 
 

@@ -14,7 +14,7 @@ import ipaddress
 import math
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from limits import RateLimitItem, RateLimitItemPerDay, RateLimitItemPerMinute
 from limits.errors import ConfigurationError
@@ -25,12 +25,6 @@ from starlette.datastructures import Headers
 from transduce.io.atomic_folder import path_identity
 from transduce.serve.errors import LOG, HTTPError, is_deepl
 from transduce.serve.settings import NO_LIMIT, APIKey, ServerSettings, read_keys
-
-UNLIMITED_CHARACTERS: Final = 10**12
-"""DeepL's character limit of an account without a limit."""
-
-QUOTA_EXCEEDED: Final = 456
-"""DeepL's HTTP status for an exceeded quota."""
 
 ANY = "*"
 CORS_HEADERS = {
@@ -102,7 +96,8 @@ class ClientLimits:
         limit = self._settings.req_limit
         key = self._keys.find(text) if text and self._settings.keys else None
         if key is not None:
-            self._count_request(f"key {key.key}", limit if key.req_limit is None else key.req_limit)
+            own_limit = limit if key.req_limit is None else key.req_limit
+            self._count_request(f"key {key.user}", own_limit)
             return key
         self._count_request(client_network(address), limit)
         if not self._settings.keys:
@@ -124,21 +119,21 @@ class ClientLimits:
             HTTPError: 429 if it does not, or 456 in DeepL's API.
         """
         quota = _daily_limit(key)
-        if not self._characters.test(quota, key.key, cost=max(1, characters)):
+        if not self._characters.test(quota, key.user, cost=max(1, characters)):
             raise HTTPError(
-                QUOTA_EXCEEDED if is_deepl(path) else 429,
+                456 if is_deepl(path) else 429,  # DeepL has its own status
                 f"Quota exceeded: {quota.amount} characters per day",
-                retry_after=_seconds_until_reset(self._characters, quota, key.key),
+                retry_after=_seconds_until_reset(self._characters, quota, key.user),
             )
 
     def charge(self, key: APIKey, characters: int) -> None:
         """Count characters of a successful request."""
-        self._characters.hit(_daily_limit(key), key.key, cost=characters)
+        self._characters.hit(_daily_limit(key), key.user, cost=characters)
 
     def usage(self, key: APIKey) -> tuple[int, int]:
         """Return the characters that a key has used on the current day, and its limit."""
         quota = _daily_limit(key)
-        remaining = self._characters.get_window_stats(quota, key.key).remaining
+        remaining = self._characters.get_window_stats(quota, key.user).remaining
         return quota.amount - remaining, quota.amount
 
     def _count_request(self, client: str, limit: int) -> None:
@@ -169,7 +164,7 @@ def client_network(address: str) -> str:
 
 def _daily_limit(key: APIKey) -> RateLimitItemPerDay:
     limit = key.daily_characters
-    return RateLimitItemPerDay(UNLIMITED_CHARACTERS if limit == NO_LIMIT else limit)
+    return RateLimitItemPerDay(10**12 if limit == NO_LIMIT else limit)  # DeepL's "unlimited"
 
 
 def _seconds_until_reset(limiter: RateLimiter, item: RateLimitItem, client: str) -> int:

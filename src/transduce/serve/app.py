@@ -199,7 +199,7 @@ class PrefixMiddleware:
         if path == self._prefix:
             await RedirectResponse(f"{path}/")(scope, receive, send)
         elif path.startswith(f"{self._prefix}/"):
-            scope["path"] = path.removeprefix(self._prefix)  # the metrics count by it, too
+            scope["path"] = path.removeprefix(self._prefix)
             await self._app(scope, receive, send)
         else:
             await error_response(HTTPError(404, "Not Found"), path)(scope, receive, send)
@@ -298,13 +298,9 @@ def _method(scope: Scope) -> str:
 
 
 def _endpoint(scope: Scope) -> str:
-    """Return the path with its parameters replaced by their names, to limit the labels."""
-    if "endpoint" not in scope:
-        return "other"
-    path: str = scope["path"]
-    for name, value in scope.get("path_params", {}).items():
-        path = path.replace(str(value), f"{{{name}}}") if value else path
-    return path
+    """Return the path of the operation, with names of parameters, to limit the labels."""
+    endpoint = scope.get("endpoint")
+    return endpoint.operation.path if isinstance(endpoint, Endpoint) else "other"
 
 
 async def _routing_error(request: Request, error: Exception) -> Response:

@@ -263,8 +263,7 @@ class Batcher:
 
         Raises:
             HTTPError: 429 if the queue is full, or full of work and this is long, 503 if the server
-                is shutting down.
-            ValueError: if a sentence or an option is invalid.
+                is shutting down, 400 if a sentence or an option is invalid.
         """
         job = BatchJob(sentences=sentences, options=options)
         if sentences:
@@ -289,7 +288,7 @@ class Batcher:
         """Run a function of some work (`estimate_work`) in the worker thread, between batches.
 
         Raises:
-            HTTPError: as `check_work` and `translate`.
+            HTTPError: as `check_work` and `translate`; 400 if the function raises a ValueError.
         """
         self.check_work(work)
         results: list[T] = []
@@ -316,10 +315,13 @@ class Batcher:
             self._changed.notify()
         try:
             await job.future
+        except ValueError as error:
+            raise HTTPError(400, f"Invalid request: {error}") from None
         except asyncio.CancelledError:
             with self._changed:
                 if job in self._queue:
                     self._queue.remove(job)
+                    self.on_queue(len(self._queue))
             raise
 
     def _is_full_for(self, work: int) -> bool:
@@ -352,6 +354,7 @@ class Batcher:
             self._seconds_per_sentence += 0.1 * change
         with self._changed:
             self._queue.extend(job for job in jobs if not job.finished)
+            self.on_queue(len(self._queue))
         _resolve([job for job in jobs if job.finished])
         self.on_batch(sentences, seconds)
 
@@ -393,6 +396,7 @@ class Batcher:
                 if jobs:
                     break
                 self._queue.clear()
+                self.on_queue(0)
             return self._take_batch(jobs)
 
     def _take_batch(self, jobs: Sequence[BatchJob]) -> list[JobSlice]:

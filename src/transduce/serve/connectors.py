@@ -112,12 +112,13 @@ class ConnectorAPI:
 
     @Operation("POST", "/v1/chat/completions", ChatRequest, time_limits=1)
     async def chat(self, request: HTTPRequest) -> Response | Content:
-        """Translate the last message of a chat, as a chat model would."""
+        """Translate the last message of the user, as a chat model would."""
         fields = read_fields(request, ChatRequest)
-        *before, last = fields.messages
-        match = _INSTRUCTION.match(last.content)
-        prompt = "\n".join([message.content for message in before if message.role == "system"])
-        text = last.content
+        messages = fields.messages
+        own = [message.content for message in messages if message.role == "user"]
+        text = own[-1] if own else messages[-1].content
+        match = _INSTRUCTION.match(text)
+        prompt = "\n".join([message.content for message in messages if message.role == "system"])
         if match and self._named_languages(match[0])[1]:
             prompt, text = match[0], text[match.end() :]
         source, target = self._model_languages(fields.model) or self._named_languages(prompt)
@@ -214,7 +215,7 @@ class ConnectorAPI:
 
         def code_after(words: str) -> str:
             match = re.search(rf"\b(?:{words})\s+({choice})\b", prompt, re.IGNORECASE)
-            return names[match[1].lower()] if match else ""
+            return names.get(match[1].lower(), "") if match else ""  # "ı" matches "i"
 
         return code_after("from"), code_after("to|into")
 

@@ -112,7 +112,7 @@ class LibreTranslateAPI:
 
     @Operation("POST", "/detect", DetectRequest)
     async def detect(self, request: HTTPRequest) -> Content:
-        """Detect the language of a text among the loaded source languages."""
+        """Detect the language of a text among the loaded languages."""
         (text,) = request.check_texts([read_fields(request, DetectRequest).q])
         return await self._registry.detect(text)
 
@@ -175,5 +175,7 @@ class LibreTranslateAPI:
             user=request.user,
             model=direction.sha256,
         )
-        await asyncio.to_thread(memory.add, [entry])
+        if not await asyncio.to_thread(memory.add, [entry]):
+            name = "s" if text.strip() else "q"
+            raise HTTPError(400, f"Invalid request: missing {name} parameter")
         return {"success": True}

@@ -10,7 +10,7 @@ import asyncio
 import re
 import threading
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from transduce.memory.store import TranslationMemory
 from transduce.serve.batcher import Batcher
 from transduce.serve.errors import LOG, HTTPError
 from transduce.serve.settings import NO_LIMIT, ServerSettings
+from transduce.web.page import fits_one_page
 
 if TYPE_CHECKING:
     from lingua import LanguageDetector as Lingua
@@ -153,8 +154,12 @@ class Direction:
     bundle: Bundle
     batcher: Batcher
     memory: TranslationMemory | None = None
+    path: Path | None = None
+    """Folder of the model, or of its run."""
     sha256: str = ""
     """Of the model's weights."""
+    explorable: bool = False
+    """Whether there is an explorer's page of the model."""
 
 
 class ModelRegistry:
@@ -171,22 +176,18 @@ class ModelRegistry:
 
     def sources(self) -> tuple[Language, ...]:
         """Return the source languages without duplicates."""
-        return _unique([direction.source for direction in self.directions])
+        return _unique(direction.source for direction in self.directions)
 
     def targets(self) -> tuple[Language, ...]:
         """Return the target languages without duplicates."""
-        return tuple(
-            {direction.target.code: direction.target for direction in self.directions}.values()
-        )
+        return _unique(direction.target for direction in self.directions)
 
     def targets_of(self, code: str) -> tuple[Language, ...]:
         """Return the target languages of a source language."""
         return _unique(
-            [
-                direction.target
-                for direction in self.directions
-                if _same_language(direction.source.code, code)
-            ]
+            direction.target
+            for direction in self.directions
+            if _same_language(direction.source.code, code)
         )
 
     def find(self, source: str, target: str) -> Direction:
@@ -317,7 +318,7 @@ def load_models(
         translator, digest = load_translator(bundle), sha256(find_bundle(path) / WEIGHTS)
         for pair in _pairs(bundle):
             direction = make_direction(bundle, translator, settings, pair=pair)
-            directions.append(replace(direction, sha256=digest))
+            directions.append(replace(direction, path=path, sha256=digest))
     if pending:
         raise ValueError(
             f"--languages {pending[0].source}-{pending[0].target}: every model has languages; "
@@ -343,7 +344,7 @@ class ModelWatcher:
         """Look for changes every few seconds, until `close`.
 
         Args:
-            identities: of the folders when they were loaded, in the order of the directions.
+            identities: of the folders when they were loaded.
             registry: whose directions get the new models.
             load_translator: makes a bundle's translator.
         """
@@ -358,38 +359,36 @@ class ModelWatcher:
 
     def _watch(self) -> None:
         while not self._closing.wait(_WATCH_S):
-            for index, (path, loaded) in enumerate([*self._identities.items()]):
-                identity = path_identity(find_bundle(path))
-                if identity and identity != loaded:
-                    self._identities[path] = identity
-                    try:
-                        self._reload(index, path)
-                    except (OSError, ValueError) as error:
-                        LOG.warning(
-                            "WARNING: %s was not loaded, the previous model stays: %s", path, error
-                        )
+            for path, loaded in list(self._identities.items()):
+                try:
+                    identity = path_identity(find_bundle(path))
+                    if identity and identity != loaded:
+                        self._identities[path] = identity
+                        self._reload(path)
+                except Exception as error:  # of any type: the thread has to go on
+                    LOG.warning(
+                        "WARNING: %s was not loaded, the previous model stays: %s",
+                        *(path, error),
+                        exc_info=not isinstance(error, OSError | ValueError),
+                    )
 
-    def _reload(self, index: int, path: Path) -> None:
+    def _reload(self, path: Path) -> None:
         directions = self._registry.directions
-        models = list(
-            {id(direction.bundle): direction.bundle for direction in directions}.values()
-        )  # as they were loaded
-        bundle, before = Bundle.load(path), models[index]
+        own = [direction for direction in directions if direction.path == path]
+        bundle, before = Bundle.load(path), own[0].bundle
         if bundle.languages.missing:
             bundle.languages = before.languages
         if _pairs(bundle) != _pairs(before):
-            name = ", ".join(
-                direction.name for direction in directions if direction.bundle is before
-            )
-            raise ValueError(f"it does not translate {name}: restart the server")
+            names = ", ".join(direction.name for direction in own)
+            raise ValueError(f"it does not translate {names}: restart the server")
         translator, digest = self._load_translator(bundle), sha256(find_bundle(path) / WEIGHTS)
 
         def reloaded(direction: Direction) -> Direction:
-            if direction.bundle is not before:
+            if direction.path != path:
                 return direction
-            own = _translator_of(translator, bundle, direction.target.code)
-            direction.batcher.translator = own
-            return replace(direction, bundle=bundle, translator=own, sha256=digest)
+            fresh = _translator_of(translator, bundle, direction.target.code)
+            direction.batcher.translator = fresh
+            return replace(direction, bundle=bundle, translator=fresh, sha256=digest)
 
         self._registry.directions = tuple(map(reloaded, directions))
         LOG.info("%s: a new model was loaded from %s", _pairs(bundle)[0], path)
@@ -448,6 +447,7 @@ def make_direction(
             max_work=None if settings.work_limit == NO_LIMIT else settings.work_limit,
         ),
         memory=TranslationMemory(settings.memory) if settings.memory else None,
+        explorable=settings.explorer and fits_one_page(bundle),
     )
 
 
@@ -466,7 +466,9 @@ def _normalize(code: str) -> str:
     return _ALIASES.get(lower, lower)
 
 
-def _unique(languages: Sequence[Language]) -> tuple[Language, ...]:
+def _unique(languages: Iterable[Language]) -> tuple[Language, ...]:
     """Return languages without duplicates, the first name of each."""
-    by_code = {_normalize(language.code): language for language in reversed(languages)}
-    return tuple(by_code.values())[::-1]
+    by_code: dict[str, Language] = {}
+    for language in languages:
+        by_code.setdefault(_normalize(language.code), language)
+    return tuple(by_code.values())

@@ -3,14 +3,15 @@
 JSON in, JSON out. A request is validated field by field before anything is computed.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import starmap
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 from starlette.responses import Response
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.corpus import tidy
 from transduce.data.languages import base_language
 from transduce.inference.glossary import Term
 from transduce.serve.batcher import BatchOptions, SentenceResult, estimate_work
@@ -35,8 +36,6 @@ from transduce.serve.text_translation import (
 )
 from transduce.visualization.attention_page import trace_attention
 from transduce.visualization.attention_view import attention_json
-
-T = TypeVar("T")
 
 _DEMO_EXAMPLE = "The animal didn't cross the street because it was too tired."
 _EXAMPLES = {
@@ -151,7 +150,7 @@ class NativeAPI:
                     "text": translation.text,
                     "lost": translation.lost,
                     "from_memory": translation.from_memory,
-                    "sentences": [_sentence(result) for result in translation.sentence_results],
+                    "sentences": [_sentence(result) for result in translation.sentences],
                 }
             )
 
@@ -171,7 +170,7 @@ class NativeAPI:
             continuations = direction.translator.alternatives(text, after, count=count)
             return {"alternatives": [continuation._asdict() for continuation in continuations]}
 
-        return await _run(direction, compute, work=work)
+        return await direction.batcher.run(compute, work=work)
 
     @Operation("POST", "/api/attention", AttentionRequest, time_limits=1)
     async def attention(self, request: HTTPRequest) -> Response:
@@ -179,12 +178,15 @@ class NativeAPI:
         fields = read_fields(request, AttentionRequest)
         text, direction = await self._direction(request, fields)
         translation = None if fields.translation is None else replace_nul(fields.translation)
-        weights = await _run(
-            direction,
-            lambda: attention_json(trace_attention(direction.bundle, text, translation)),
-            work=estimate_work(len(text) + len(translation or "")),
-        )
-        return Response(weights, media_type=JSON)
+
+        def compute() -> str:
+            source, translator = tidy(text), direction.translator
+            tagged = source and translator.tagged(source)
+            traced = trace_attention(direction.bundle, tagged, translation)
+            return attention_json(traced._replace(source=source))
+
+        work = estimate_work(len(text) + len(translation or ""))
+        return Response(await direction.batcher.run(compute, work=work), media_type=JSON)
 
     async def _direction(self, request: HTTPRequest, fields: _TextRequest) -> tuple[str, Direction]:
         """Return the text of a request, and the direction that it needs."""
@@ -220,16 +222,17 @@ class NativeAPI:
 
 def model_info(direction: Direction, settings: ServerSettings) -> dict[str, object]:
     """Describe a loaded model."""
+    bundle = direction.bundle
     return {
         "name": direction.name,
         "source": direction.source,
         "target": direction.target,
-        "parameters": direction.bundle.weights.size,
+        "parameters": bundle.weights.size,
         "engine": direction.translator.engine_description.removeprefix("engine: "),
         "beam": direction.translator.search.beam if settings.beam is None else settings.beam,
-        "example": _example(direction.bundle),
-        "calibrated": direction.bundle.confidence is not None,
-        "explorer": f"explore/{direction.name}" if settings.explorer else "",
+        "example": _example(bundle),
+        "calibrated": bundle.confidence is not None,
+        "explorer": f"explore/{direction.name}" if direction.explorable else "",
         "limits": {"characters": settings.char_limit},
     }
 
@@ -252,11 +255,3 @@ def _sentence(result: SentenceResult) -> Mapping[str, object]:
         "words": [{"text": text, "confidence": score} for text, score in translation.words],
         "alignment": [(int(source), int(target)) for source, _, target in pairs],
     }
-
-
-async def _run(direction: Direction, function: Callable[[], T], *, work: int) -> T:
-    """Run a function between batches; its ValueError is the client's mistake."""
-    try:
-        return await direction.batcher.run(function, work=work)
-    except ValueError as error:
-        raise HTTPError(400, f"Invalid request: {error}") from None

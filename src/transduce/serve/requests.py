@@ -8,7 +8,6 @@ as the translator treats every other control character.
 
 import asyncio
 import codecs
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -77,7 +76,7 @@ class HTTPRequest(Request):
     @property
     def user(self) -> str:
         """A hash of the accepted API key, which may be stored; "" if none is required."""
-        return hashlib.sha256(self._key.key.encode()).hexdigest()[:16] if self._key else ""
+        return self._key.user if self._key else ""
 
     async def parse_if_large(self) -> None:
         """Parse a large body in a thread, for `data` and `json_object`, which raise its errors."""

@@ -22,7 +22,7 @@ from typing import ClassVar
 import h11
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transduce.serve.access import client_network
 from transduce.serve.errors import HTTPError
@@ -31,6 +31,7 @@ from transduce.serve.routing import error_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 
 _ANSWER_S = 2  # for answering requests that exceed the shutdown limit
+_MAX_CONNECTIONS = 1000  # at a time; further ones are answered with 503
 
 _REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -96,7 +97,7 @@ def run(
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
-        limit_concurrency=settings.connection_limit,
+        limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=math.ceil(settings.drain_s) + _ANSWER_S,
         h11_max_incomplete_event_size=settings.header_limit,
@@ -248,17 +249,13 @@ class _DeadlineProtocol(H11Protocol):
         """IP address of the client or the proxy; "" if unknown."""
         return self.client[0] if self.client else ""
 
-    @property
-    def last_request(self) -> RequestResponseCycle | None:
-        return self.cycle
-
     def update_phase(self) -> None:
         """Restart the deadline when the client enters another phase."""
         client_state = self.conn.their_state
         name = "body" if client_state is h11.SEND_BODY else ""
         if client_state is h11.IDLE:
             # Bytes beyond the last request are the beginning of the next head.
-            reading_head = self.last_request is None or self.conn.trailing_data[0]
+            reading_head = not self.cycle or self.conn.trailing_data[0]
             name = "head" if reading_head else "idle"
         phase = (name, id(self.cycle))
         if phase == self.phase:
@@ -272,7 +269,7 @@ class _DeadlineProtocol(H11Protocol):
     def time_out(self) -> None:
         """Answer 408 to a request that was begun and not answered, and close the connection."""
         started = self.phase[0] == "body" or bool(self.conn.trailing_data[0])
-        answered = self.last_request is not None and self.last_request.response_started
+        answered = self.cycle and self.cycle.response_started
         if started and (self.phase[0] == "head" or not answered):
             self.transport.write(_REQUEST_TIMEOUT)
         self.transport.close()

@@ -3,7 +3,9 @@
 The command line overrides the environment (LT_PORT for --port), which overrides these defaults.
 """
 
+import hashlib
 import ipaddress
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -25,6 +27,11 @@ class APIKey(NamedTuple):
     """Maximum requests per minute, -1 = no limit; None applies the server's limit."""
     daily_characters: int = NO_LIMIT
     """Maximum characters of all texts per day, -1 = no limit."""
+
+    @property
+    def user(self) -> str:
+        """A hash of the key, which may be stored."""
+        return hashlib.sha256(self.key.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,8 +111,6 @@ class ServerSettings:
 
     header_limit: int = 64 * 2**10
     """Maximum bytes of a request head, including the query string (400)."""
-    connection_limit: int = 1000
-    """Maximum concurrent connections; further ones are answered with 503."""
     keys: tuple[APIKey, ...] = ()
     """Accepted API keys; empty means no key is required."""
     store_path: Path | None = None
@@ -117,19 +122,19 @@ class ServerSettings:
         minima = {
             **dict.fromkeys(("char_limit", "batch_limit", "work_limit", "req_limit"), NO_LIMIT),
             **dict.fromkeys(("alternatives_limit", "client_connection_limit"), NO_LIMIT),
-            **dict.fromkeys(("queue", "batch_sentences", "body_limit", "connection_limit"), 1),
-            "processes": 1,
+            **dict.fromkeys(("queue", "batch_sentences", "body_limit", "processes"), 1),
             **dict.fromkeys(("wait_ms", "frontend_timeout", "drain_s"), 0),
             "header_limit": 1024,
             "beam": 1,
         }
         for name, minimum in minima.items():
             value = getattr(self, name)
-            if value is not None and not value >= minimum:  # NaN fails the comparison too
-                raise ValueError(f"{name} must be at least {minimum}, not {value}")
+            if value is not None and not minimum <= value < math.inf:  # NaN fails it too
+                finite = " and finite" * isinstance(value, float)
+                raise ValueError(f"{name} must be at least {minimum}{finite}, not {value}")
         for name in ("time_limit_s", "header_timeout_s", "body_timeout_s", "keep_alive_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, not {getattr(self, name)}")
         prefix = self.url_prefix
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise ValueError(f"url_prefix must begin with / and not end with it, not {prefix!r}")
@@ -153,7 +158,7 @@ def read_keys(path: Path) -> tuple[APIKey, ...]:
         OSError: if the file cannot be read.
     """
     try:
-        lines = path.read_bytes().decode().split("\n")
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8: write one API key per line") from None
     keys: dict[str, APIKey] = {}

@@ -7,13 +7,14 @@ request as a unit. The k-th alternative of a text joins the k-th best translatio
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from transduce.documents.html import HTML_RULES, TagRules
 from transduce.documents.markup import (
     Markup,
+    RestoredText,
     SegmentedText,
     TranslationUnit,
     UnitTranslation,
@@ -29,7 +30,6 @@ from transduce.serve.batcher import (
     SentenceResult,
     estimate_work,
 )
-from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
@@ -56,24 +56,10 @@ class TranslatedText(NamedTuple):
     """The next best translations without duplicates."""
     lost: tuple[str, ...] = ()
     """Tags, placeholders and URLs that were not preserved."""
-    segmented: SegmentedText | None = None
-    results: tuple[SentenceResult, ...] = ()
-    """One per part of the text that was translated."""
+    sentences: tuple[SentenceResult, ...] = ()
+    """The results of complete sentences, without those of the runs between their markup."""
     from_memory: int = 0
     """Number of sentences from the translation memory; 1 for a text that it has as a whole."""
-
-    @property
-    def sentence_results(self) -> list[SentenceResult]:
-        """The results of complete sentences, without those of the fragments between markup."""
-        sentences: list[SentenceResult] = []
-        count_done = 0
-        for part in self.segmented.parts if self.segmented else ():
-            count = 0 if isinstance(part, str) else len(part.units())
-            sentences += self.results[
-                count_done : count_done + min(count, 1)
-            ]  # the sentence comes first
-            count_done += count
-        return sentences
 
 
 class TextResult(NamedTuple):
@@ -139,10 +125,7 @@ async def translate_in_direction(
     remembered = (
         await _look_up(direction, [sentence.text for sentence in sentences]) if use_memory else {}
     )
-    try:
-        results = iter(await direction.batcher.translate(sentences, options) if sentences else ())
-    except ValueError as error:
-        raise HTTPError(400, f"Invalid request: {error}") from None
+    results = iter(await direction.batcher.translate(sentences, options))
 
     def reassemble() -> list[TranslatedText]:
         translations = [
@@ -232,7 +215,11 @@ async def _look_up(direction: Direction, texts: Sequence[str]) -> dict[str, str]
 
     def look_up() -> dict[str, str]:
         matches = {text: memory.exact(text, languages=languages) for text in texts}
-        return {text: match.entry.target for text, match in matches.items() if match}
+        return {
+            text: text.replace(text.strip(), match.entry.target)  # the white space around it stays
+            for text, match in matches.items()
+            if match
+        }
 
     return await asyncio.to_thread(look_up)
 
@@ -246,24 +233,30 @@ def _reassemble(
 ) -> TranslatedText:
     """Take the results of a text, and insert them, or what replaces them."""
     results = tuple(islice(all_results, len(segmented.units)))
-    units = [UnitTranslation(result.translation.text, result.alignment) for result in results]
+    replaced: dict[int, UnitTranslation] = {}
     from_memory = 0
     for index, unit in enumerate(segmented.units if glossary or remembered else ()):
         if term := whole_term(unit.text, glossary):
-            units[index] = UnitTranslation(term.target)
+            replaced[index] = UnitTranslation(term.target)
         elif unit.text in remembered:
-            units[index] = UnitTranslation(remembered[unit.text])
+            replaced[index] = UnitTranslation(remembered[unit.text])
             from_memory += 1
-    best = restore_text(segmented, units)
+
+    def restored(units: Iterable[UnitTranslation]) -> RestoredText:
+        return restore_text(segmented, [replaced.get(i, unit) for i, unit in enumerate(units)])
+
+    best = restored(
+        UnitTranslation(result.translation.text, result.alignment) for result in results
+    )
     count = max((len(result.translation.others) for result in results), default=0)
     alternatives = dict.fromkeys(
-        restore_text(segmented, [UnitTranslation(_kth_best(result, k)) for result in results]).text
+        restored(UnitTranslation(_kth_best(result, k)) for result in results).text
         for k in range(count)
     )
     alternatives.pop(best.text, None)
-    return TranslatedText(
-        best.text, tuple(alternatives), best.lost, segmented, results, from_memory
-    )
+    both = zip(segmented.units, results, strict=True)
+    sentences = tuple(result for unit, result in both if not unit.run)
+    return TranslatedText(best.text, tuple(alternatives), best.lost, sentences, from_memory)
 
 
 def _kth_best(result: SentenceResult, k: int) -> str:

@@ -122,6 +122,8 @@ class TrainConfig:
         for field in (*not_negative, "keep_checkpoints", "max_skipped_updates"):
             if not getattr(self, field) >= 0:
                 raise ValueError(f"train.{field} must not be negative, not {getattr(self, field)}")
+        if self.seed >= 2**64:  # torch seeds its generators with 64 bits
+            raise ValueError(f"train.seed must be below 2**64, not {self.seed}")
         for field in ("label_smoothing", "beta1", "beta2", "ema"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise ValueError(f"train.{field} must be in [0, 1), not {getattr(self, field)}")

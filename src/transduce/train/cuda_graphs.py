@@ -52,11 +52,6 @@ class GraphedPasses:
         self._recorded: dict[PackedShape, _Recorded | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
-    @property
-    def recorded(self) -> int:
-        """Number of graphs."""
-        return sum(graph is not None for graph in self._recorded.values())
-
     def zero_grads(self) -> None:
         """Set all gradients to zero, in the memory that the graphs write to."""
         if not self._grads:
@@ -65,10 +60,6 @@ class GraphedPasses:
             torch._foreach_zero_(self._grads)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         for master, grad in zip(self._masters, self._grads, strict=True):
             master.grad = grad
-
-    def pack(self, batch: Batch) -> PackedBatch | None:
-        """Pack a batch in main memory; None if it needs the model as it is written."""
-        return pack_batch(batch, pad=self._model.config.pad)
 
     def add_gradients(self, batch: PackedBatch, *, tokens: int) -> Float[Tensor, ""]:
         """Pass a batch; return its loss, summed over its target pieces.

@@ -191,6 +191,8 @@ class Process:
         device = find_device(name)
         if device.type == "mps" and name == "auto" and self.world_size > 1:
             return torch.device("cpu")  # no backend of torch.distributed takes its tensors
+        if self.world_size == 1 and device.type == "cuda" and ":" in name:
+            torch.cuda.set_device(device)  # whose random state checkpoints hold
         if self.world_size == 1 or device.type != "cuda":
             return device
         if ":" in name:
@@ -303,7 +305,8 @@ def find_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else others)
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)  # torch.device accepts names of devices that are not there
+        # torch.device accepts names of devices that are not there, or hold no numbers ("meta").
+        torch.zeros((), device=device).item()
     except (RuntimeError, AssertionError) as error:
         first = str(error).splitlines()[0]
         raise ValueError(f'there is no train.device {name!r} ({first}); try "auto"') from None

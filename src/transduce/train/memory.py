@@ -9,17 +9,19 @@ pass is counted. Four fifths of the free memory may be used.
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import torch
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 from torch import Tensor
 
 from transduce.data.batch import Batch
 from transduce.data.config import MICRO_TOKENS
 from transduce.io.atomic_folder import atomic_file
 from transduce.io.machine import out_of_memory
+from transduce.io.records import read_record
 from transduce.model.loss import chunk_size
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
@@ -52,7 +54,8 @@ class BatchSizeEstimate(NamedTuple):
     """A clause for the person."""
 
 
-class _StoredSize(BaseModel, frozen=True, extra="forbid", strict=True):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _StoredSize:
     """The content of micro_tokens.json."""
 
     micro_tokens: Annotated[int, Field(ge=1)]
@@ -121,8 +124,8 @@ def load_or_measure_batch_size(
     """
     file = run / FILE
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    with suppress(OSError, ValidationError):
-        stored = _StoredSize.model_validate_json(file.read_bytes())
+    with suppress(OSError, ValueError):
+        stored = read_record(file, _StoredSize)
         if stored.device == name:
             on_event(LogMessage(f"micro-batches of {stored.micro_tokens:,} tokens, as before"))
             return stored.micro_tokens

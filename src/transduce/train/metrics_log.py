@@ -23,6 +23,7 @@ from transduce.train.time_left import HALF_LIFE, TimeLeft
 _SPIKE, _RISE, _RECENT = 1.5, 0.3, 10
 _MAX_LINES = 8  # line numbers in a message
 _HALF_LIVES = 40  # in `train.time`, so that its last plans follow the machine's present speed
+_FIRST = 5.0  # seconds of measured updates that a first estimate needs
 _ADVICE = "lower train.learning_rate or raise train.warmup"
 
 
@@ -50,7 +51,6 @@ class MetricsLog:
         self._started = time.perf_counter()
         self._losses: deque[float] = deque(maxlen=_RECENT)
         self._time_left = TimeLeft(
-            updates=config.updates,
             validate_every=config.validate_every,
             half_life=parse_duration(config.time) / _HALF_LIVES or HALF_LIFE,
         )
@@ -222,14 +222,11 @@ class MetricsLog:
             self._first_seconds = spent
             return
         count, seconds = self._measured(spent)
-        estimate = TimeLeft(
-            updates=self._config.updates, validate_every=self._config.validate_every
-        )
-        estimate.add_updates(count, seconds)
-        if estimate.is_known and not self._estimated:
+        if seconds >= _FIRST and not self._estimated:
             self._estimated = True
-            left = describe_duration(estimate.after(state.update))
-            text = f"{seconds / count:.2g} s an update: about {left} left, validations not counted"
+            per_update, last = seconds / count, state.last_update(self._config.updates)
+            left = describe_duration((last - state.update) * per_update)
+            text = f"{per_update:.2g} s an update: about {left} left, validations not counted"
             self._on_event(LogMessage(text))
 
     def _warn_of_spike(self, state: TrainState, loss: float) -> None:

@@ -17,6 +17,7 @@ from transduce.data.batch import Batch
 from transduce.io.machine import out_of_memory
 from transduce.model.loss import chunked_cross_entropy, output_projection_inputs, r_drop_loss
 from transduce.model.transformer import Transformer
+from transduce.train.cuda_graphs import pack_batch
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.precision import Bf16Replica
 
@@ -192,7 +193,7 @@ def _backward(
     replica: Bf16Replica | None,
 ) -> Float[Tensor, ""]:
     """Add the gradients of one micro-batch to the weights'; return its summed loss."""
-    if replica and replica.graphs and (packed := replica.graphs.pack(batch)):
+    if replica and replica.graphs and (packed := pack_batch(batch, pad=model.config.pad)):
         return replica.graphs.add_gradients(packed, tokens=tokens)
     moved = batch.to(model.embedding.weight.device)
     if replica:

@@ -1,7 +1,6 @@
 """The time that training still takes, from what updates and validations have taken so far."""
 
 HALF_LIFE = 180.0  # seconds after which a measurement counts half
-_FIRST = 5.0  # seconds of measured updates that a first estimate needs
 
 
 class TimeLeft:
@@ -10,10 +9,9 @@ class TimeLeft:
     What follows it (averaging, evaluation) is not included.
     """
 
-    def __init__(self, *, updates: int, validate_every: int, half_life: float = HALF_LIFE) -> None:
+    def __init__(self, *, validate_every: int, half_life: float = HALF_LIFE) -> None:
         """Start without any measurement of a training whose last update is validated, too."""
-        self._half_life = half_life
-        self._updates, self._validate_every = updates, validate_every
+        self._half_life, self._validate_every = half_life, validate_every
         self._update_seconds = self._measured_updates = 0.0
         self._validation_seconds = self._validations = 0.0
 
@@ -33,18 +31,12 @@ class TimeLeft:
         measured = self._update_seconds + seconds
         return measured / max(1e-9, self._measured_updates + count)
 
-    @property
-    def is_known(self) -> bool:
-        """Whether enough was measured for an estimate."""
-        return self._update_seconds >= _FIRST
-
-    def after(self, update: int, *, last: int = 0) -> float:
+    def after(self, update: int, *, last: int) -> float:
         """Return the seconds left after an update, before its validation; `last` ends the run."""
-        updates = last or self._updates
-        left = updates - update
+        left = last - update
         seconds = left * self._update_seconds / max(self._measured_updates, 1e-9)
         if self._validations and left:
             every = self._validate_every
-            due = updates // every - (update - 1) // every + (updates % every > 0)
+            due = last // every - (update - 1) // every + (last % every > 0)
             seconds += due * self._validation_seconds / self._validations
         return seconds

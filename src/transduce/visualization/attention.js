@@ -411,7 +411,6 @@ window.AttentionView ??= (() => {
       pinned = { side: "row", index: view.rows.findIndex(({ indices }) => indices.includes(pronoun.piece)) };
     }
     highlight();
-    return { selection };
   };
 
   // A figure in a file embeds its data; the page of `transduce serve` mounts the server's response.

@@ -7,6 +7,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.base import reference_engine
+from transduce.inference.translator import Translator
 from transduce.model.trace import trace
 from transduce.search.config import Request
 from transduce.visualization.attention_view import (
@@ -19,7 +20,7 @@ from transduce.visualization.attention_view import (
 from transduce.visualization.page import Section, page, table
 
 MAX_PIECES = 150
-"""Maximum number of pieces per side, for a legible heat map."""
+"""Maximum number of pieces of a given side, for a legible heat map."""
 
 
 def trace_attention(bundle: Bundle, source: str, target: str | None = None) -> AttentionTrace:
@@ -27,13 +28,16 @@ def trace_attention(bundle: Bundle, source: str, target: str | None = None) -> A
 
     Args:
         bundle: the model.
-        source: a sentence.
+        source: a sentence; for a model of several target languages with a tag, such as <2de>.
         target: its translation; None searches with the bundle's settings.
 
     Raises:
-        ValueError: if a side is blank or has more than `MAX_PIECES` pieces.
+        ValueError: if a given side is blank or has more than `MAX_PIECES` pieces.
     """
-    source_ids = (*_encode(bundle.tokenizer, source, side="sentence"), Tokenizer.EOS)
+    tagged = tidy(source)
+    if tagged and bundle.tokenizer.tags:
+        tagged = Translator.from_bundle(bundle, engine="numpy").tagged(tagged)
+    source_ids = (*_encode(bundle.tokenizer, tagged, side="sentence"), Tokenizer.EOS)
     if target is None:
         target_ids = _translate(bundle, source_ids)
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
-from transduce.visualization.page import scroll_box, table, text_width
+from transduce.visualization.page import table, text_width
 from transduce.visualization.template import open_template
 
 Matrix = Sequence[Sequence[float]]
@@ -83,11 +83,10 @@ def attention_figure(trace: AttentionTrace, *, title: str) -> str:
     folder = Path(__file__).parent
     script = "".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
     largest = [(piece, *strongest(columns, row)) for piece, row in zip(rows, weights, strict=True)]
-    heatmap = heatmap_svg(rows, columns, weights, title=f"Target → source: {title}")
     return open_template(folder / "attention.html").render(
         title=title,
         view=_default_view(trace),
-        heatmap=scroll_box(heatmap, label=title),
+        heatmap=heatmap_svg(rows, columns, weights, title=f"Target → source: {title}"),
         table=table(["piece", "attends most to", "weight"], largest, numbers=[2]),
         data=data,
         script=script,

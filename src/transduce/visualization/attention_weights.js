@@ -106,6 +106,7 @@ window.AttentionWeights ??= (() => {
   const headAnswers = (data, kind, view, { side, index }) => {
     const { rows, columns } = view;
     const others = side === "row" ? columns : rows;
+    if (!others.length) return []; // an empty translation whose end is hidden
     return data[kind].flatMap((heads, layer) => heads.map((matrix, head) => {
       const weights = side === "row"
         ? groupWeights(matrix, [rows[index]], columns)[0]

@@ -14,7 +14,10 @@ window.Drawing ??= (() => {
     build(document.createElementNS(SVG, tag), attributes, children);
 
   const formatWeight = (weight) => weight.toFixed(weight < 0.0995 ? 3 : 2);
-  const shorten = (text) => (text.length > MAX_LABEL ? `${text.slice(0, MAX_LABEL - 1)}…` : text);
+  const shorten = (text) => {
+    const characters = [...text];
+    return characters.length > MAX_LABEL ? `${characters.slice(0, MAX_LABEL - 1).join("")}…` : text;
+  };
   const labelWidth = (text) => [...shorten(text)].reduce((total, character) =>
     total + (/[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60]/.test(character)
       ? 15 : 7.5), 0);

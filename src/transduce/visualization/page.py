@@ -74,14 +74,6 @@ def table(
     return template.render(headers=headers, rows=rows, numbers=numbers)
 
 
-def scroll_box(content: str, *, label: str) -> str:
-    """Wrap markup in a box that scrolls, also by keyboard."""
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">\n'
-        f"{content}\n</div>\n"
-    )
-
-
 def text_width(text: str) -> float:
     """Estimate the width of text in a drawing, in pixels, on the generous side.
 

@@ -40,7 +40,8 @@ const seconds = (performance.now() - start) / 1000;
 
 let gap;
 if (job.samples) {
-  const logits = new Float32Array(readFileSync(job.logits).buffer);
+  const { buffer } = new Uint8Array(readFileSync(job.logits)); // a copy: small Buffers share theirs
+  const logits = new Float32Array(buffer);
   let offset = 0;
   gap = 0;
   for (const [source, targetIn] of job.samples) {

@@ -38,6 +38,7 @@ Precision = Literal["float32", "float16", "int8"]
 
 INDEX: Final = "index.html"
 _LARGEST_PAGE = 40_000_000  # bytes of weights in one file; browsers parse it at each visit
+_HEADER = 1 << 16  # bytes that safetensors need besides, at most
 _PART = 16 << 20  # bytes of a part of the weights
 _LARGEST_INT8 = 127
 _MODULES = (
@@ -79,6 +80,7 @@ _SCRIPTS = (
 _IMPORT = re.compile(r'^import .*? from "\./(\w+)\.js";\n', re.MULTILINE | re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const))", re.MULTILINE)
 _GENERATOR = '<meta name="generator" content="transduce'
+_EXPORTED = re.compile(r"index\.html|manifest\.json|weights-[0-9a-f]{8}-\d+\.bin")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +121,9 @@ def write_web(
         with atomic_file(out) as stream:
             stream.write(page.encode())
         return
+    names = [path.name for path in out.iterdir()] if out.is_dir() else []
+    if out.is_file() or not all(_EXPORTED.fullmatch(name) for name in names):
+        raise ValueError(f"{out} holds other files: name another folder for the export")
     weights, description = describe(bundle, precision=precision, history=history)
     digest = hashlib.sha256(weights).hexdigest()[:8]
     parts = {
@@ -145,11 +150,13 @@ def single_page(
     return render(description, weights)
 
 
-def is_replaceable(folder: Path) -> bool:
-    """Whether a folder is free, or holds nothing but an earlier export."""
-    allowed = re.compile(r"index\.html|manifest\.json|weights-[0-9a-f]{8}-\d+\.bin")
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return not folder.is_file() and all(allowed.fullmatch(name) for name in names)
+def fits_one_page(bundle: Bundle) -> bool:
+    """Return whether `single_page` can show a model in float32."""
+    try:
+        size = 4 * bundle.weights.size + _HEADER
+        return size <= _LARGEST_PAGE and bool(tokenizer_data(bundle.tokenizer))
+    except ValueError:
+        return False
 
 
 def run_in_node(node: str, page: Path, job: Mapping[str, object]) -> dict[str, Any]:

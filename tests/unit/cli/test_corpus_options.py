@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import Transduce, refuses
 from tests.sentences import sentences, write_sides
 
-from transduce.cli.corpus_options import corpus_settings
+from transduce.cli.corpus_options import complete_languages, corpus_settings
 from transduce.cli.translate_documents import read_input_document
 from transduce.config import load_recipe
 from transduce.data.corpus import CleaningCounts, clean, read_pairs
@@ -23,6 +23,31 @@ def test_validation_and_test_files_are_named_beside_the_corpus():
 
     data = load_recipe("tiny", settings).data
     assert (data.validation, data.test) == (("v.en", "v.de"), ("t.en", "t.de"))
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("EN-de", ("EN", "de")),
+        ("pt-BR-en", ("pt-BR", "en")),
+        ("en-zh-Hant-TW", ("en", "zh-Hant-TW")),
+        ("pt-br:en-gb", ("pt-br", "en-gb")),
+    ],
+)
+def test_codes_of_a_direction_may_have_a_region(text: str, codes: tuple[str, str]):
+    settings = corpus_settings(directions=[f"{text}=a.tsv"])
+
+    (direction,) = load_recipe("tiny", settings).data.directions
+
+    assert direction.pair == codes
+
+
+@pytest.mark.parametrize("text", ["pt-br-en", "EN-PT-BR"])
+def test_a_direction_that_could_be_two_is_refused(text: str):
+    with pytest.raises(ValueError, match="a colon separates codes with hyphens, as pt-br:en"):
+        corpus_settings(directions=[f"{text}=a.tsv"])
+    with pytest.raises(ValueError, match="a colon separates codes with hyphens, as pt-br:en"):
+        corpus_settings(also=[f"{text}=a.tsv"])
 
 
 def test_a_dry_run_says_what_training_takes(tmp_path: Path, transduce: Transduce):
@@ -52,6 +77,26 @@ def test_a_dry_run_cannot_be_resumed(tmp_path: Path, transduce: Transduce):
     words = ("--source", train[0], "--target", train[1], "--dry-run", "--resume")
 
     refuses(transduce("train", *words, "--out", tmp_path / "run"), "leave --resume out")
+
+
+ENGLISH = "The man who lives in the old house said that he was not at home with you."
+GERMAN = "Der Mann, der in dem alten Haus wohnt, sagte, dass er nicht zu Hause ist und die Tür."
+
+
+def test_a_language_is_not_guessed_of_the_side_that_has_it(tmp_path: Path):
+    file = tmp_path / "memory.tmx"
+    sides = (("de", GERMAN), ("en", ENGLISH))
+    texts = (f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in sides)
+    units = f"<tu>{''.join(texts)}</tu>" * 20
+    file.write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
+    corpus = f"data.train={file}"
+
+    languages = complete_languages(load_recipe("tiny", [corpus]))[0].languages
+    other = complete_languages(load_recipe("tiny", [corpus, "languages.source=de"]))[0].languages
+
+    assert languages.codes == other.codes == ("de", "en")
+    with pytest.raises(ValueError, match=r"memory\.tmx names the languages .*: add --target-lang$"):
+        complete_languages(load_recipe("tiny", [corpus, "languages.source=en"]))
 
 
 def test_compressed_documents_are_read(tmp_path: Path):

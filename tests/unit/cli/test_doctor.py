@@ -48,7 +48,9 @@ def broken(*_: object, **__: object) -> None:
 
 def test_every_package_that_the_metadata_want_has_its_line():
     wanted = {
-        line.split(">")[0] for line in metadata.requires("transduce") or [] if ";" not in line
+        line.split(">")[0]
+        for line in metadata.requires("transduce") or []
+        if "extra ==" not in line
     }
 
     assert wanted <= {check.name for check in diagnose().checks}
@@ -65,6 +67,16 @@ def test_a_missing_package_is_a_fault_with_the_command_that_mends_it(
 
     assert finding("sentencepiece") == Diagnosis(
         "missing", "FAULT", 'python -m pip install "sentencepiece>=0.2.1"'
+    )
+
+
+def test_a_missing_package_that_not_every_machine_has_is_a_note(
+    versions: Callable[[str, str | None], None],
+):
+    versions("ctranslate2", None)
+
+    assert finding("ctranslate2") == Diagnosis(
+        "missing", "note", 'python -m pip install "ctranslate2>=4.6"'
     )
 
 

@@ -1,10 +1,13 @@
-"""How the command line ends when memory runs out."""
+"""How the command line ends when memory runs out, and what it reads and writes."""
 
+import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import Transduce
+from tests.conftest import Transduce, refuses
 
+from transduce.cli import main
+from transduce.cli.app import print_stdout
 from transduce.inference.translator import Translator
 
 
@@ -40,3 +43,25 @@ def test_another_runtime_error_keeps_its_traceback(
 
     with pytest.raises(RuntimeError, match="mat1"):
         transduce("translate", Path("model"), stdin=b"a\n")
+
+
+def test_a_closed_stdin_is_empty(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys, "stdin", None)
+
+    code = main(["translate", "model", "--format", "json"])
+    sys.stdin.close()
+
+    assert code == 2
+    assert capfd.readouterr().err.startswith("transduce: stdin, line 1: not JSON")
+
+
+def test_a_text_that_is_not_utf_8_is_refused_at_the_start(transduce: Transduce):
+    refuses(transduce("translate", Path("model"), "caf\udce9"), "the text is not UTF-8")
+
+
+def test_a_path_that_is_not_utf_8_is_printed_as_it_is(capfdbinary: pytest.CaptureFixture[bytes]):
+    print_stdout("caf\udce9.svg")
+
+    assert capfdbinary.readouterr().out == b"caf\xe9.svg\n"

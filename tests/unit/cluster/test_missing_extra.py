@@ -83,6 +83,8 @@ def test_without_the_extra_prepare_says_what_to_install(
         (("--cluster", "local", "-i", "x"), "--cluster needs --input, a folder or a pattern, and"),
         (("--cluster", "local", "--json"), "one translation per line: leave out --json"),
         (("--cluster", "spark", "-i", "x", "-o", "y"), "must be local, ray[:ADDRESS] or slurm"),
+        (("--cluster", "slurm:x", "-i", "x", "-o", "y"), "must be local, ray[:ADDRESS] or slurm"),
+        (("--cluster", "local:2", "-i", "x", "-o", "y"), "or slurm, not local:2"),
         (("--cluster", "slurm", "-i", "x", "-o", "y"), "--cluster slurm needs --workers"),
         (
             ("--cluster", "ray", "-i", "x", "-o", "y", "--device", "auto"),

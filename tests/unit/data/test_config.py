@@ -13,10 +13,11 @@ def test_batch_setting_out_of_range_is_named(field: str):
         BatchConfig(**{field: 0})
 
 
+@pytest.mark.parametrize("code", [" ", "de/AT", "de\\AT", "de\n"])
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_language_needs_a_code(side: str):
-    with pytest.raises(ValueError, match=rf"^languages\.{side} must be a code"):
-        Languages(**{side: " "})
+def test_language_needs_a_code_that_file_names_may_have(side: str, code: str):
+    with pytest.raises(ValueError, match=rf"^languages\.{side} must be a code .* not '"):
+        Languages(**{side: code})
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_csv(tmp_path: Path) -> None:
 
     assert pairs(file, 'A,"B, ""c"""\r\n\r\n"D\nE",F') == [("A", 'B, "c"'), ("D\nE", "F")]
     assert pairs(file, "\ufeffA;B\n") == [("A", "B")]
+    assert pairs(file, "\ufeff\r\n\nA;B\n") == [("A", "B")]
     named = "id,de,en\n1,Hund,dog\n"
     assert pairs(file, named, ("en", "de")) == [("dog", "Hund")]
     assert pairs(file, "target,x,source\nHund,,dog\n") == [("dog", "Hund")]
@@ -118,8 +119,11 @@ def test_json_lines(tmp_path: Path) -> None:
         ("A", "B"),
         ("C", "D"),
     ]
+    assert pairs(file, '\ufeff{"source": "A", "target": "B"}\n') == [("A", "B")]
     hugging_face = '{"translation": {"en": "A", "de": "B"}}\n'
     assert pairs(file, hugging_face, ("de", "en")) == [("B", "A")]
+    nothing = '{"translation": "a text", "source": null, "target": "B"}'
+    assert pairs(file, nothing) == [("", "B")]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +131,8 @@ def test_json_lines(tmp_path: Path) -> None:
     [
         ("a.tmx", "<tmx>\n<tu></tmx>", "line 2: not well-formed XML: mismatched tag"),
         ("a.tmx", '<!DOCTYPE tmx [<!ENTITY a "b">]><tmx/>', "declares entities is refused"),
+        ("a.tmx", '<?xml version="1.0" encoding="foo"?><tmx/>', "a.tmx: unknown encoding: foo;"),
+        ("a.tmx", '<?xml version="1.0" encoding="shift_jis"?><tmx/>', "; convert it to UTF-8 and"),
         ("a.tmx", "<tmx/>", "no line to read"),
         ("a.po", 'msgid "a"\nmsgstr "b\n', "line 2: expected a comment, msgid, msgstr or"),
         ("a.po", b'msgid "\xff"\n', "line 1: not UTF-8"),
@@ -137,6 +143,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ("a.csv", b"a,\xff\n", "not CSV in UTF-8: 'utf-8' codec"),
         ("a.csv", "", "no line to read"),
         ("a.jsonl", "[1]\n", 'line 1: expected an object with texts "source" and "target" or'),
+        ("a.jsonl", '{"source": 1, "target": "B"}', "line 1: expected an object with texts"),
         ("a.jsonl", "{\n", "line 1: not a JSON object"),
         ("a.jsonl", b'{"source": "\xff"}\n', "line 1: not UTF-8"),
     ],

@@ -18,3 +18,23 @@ def test_hidden_files_of_others_are_not_a_demo(tmp_path: Path):
 
     with pytest.raises(ValueError, match="is not a demo's folder"):
         journey._clear(tmp_path)
+
+
+def test_hidden_files_of_others_in_a_demos_folder_are_refused_and_stay(tmp_path: Path):
+    (tmp_path / "recipe.toml").write_text('name = "demo"\n')
+    (tmp_path / ".git").mkdir()
+
+    with pytest.raises(ValueError, match=r"\.git is not the demo's"):
+        journey._clear(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"recipe.toml", ".git"}
+
+
+def test_what_killed_writers_left_is_cleared_with_the_demo(tmp_path: Path):
+    (tmp_path / "recipe.toml").write_text('name = "demo"\n')
+    for name in (".hypotheses.de.new-4194399", ".results.json.lock"):
+        (tmp_path / name).touch()
+    (tmp_path / ".model.old-4194399").mkdir()
+
+    journey._clear(tmp_path)
+
+    assert not any(tmp_path.iterdir())

@@ -144,6 +144,11 @@ def test_broken_yaml_is_refused_by_line() -> None:
         read_document("a.yaml", b"a: 1\nb: [\n")
 
 
+def test_an_escape_beyond_unicode_is_refused_in_yaml() -> None:
+    with pytest.raises(ValueError, match=r"^a\.yaml: not YAML: "):
+        read_document("a.yaml", b'a: "\\UFFFFFFFF"\n')
+
+
 # .properties, .strings
 
 

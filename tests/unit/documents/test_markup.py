@@ -13,7 +13,9 @@ from transduce.data.segmentation import MAX_SENTENCE_LENGTH
 from transduce.documents import placeholders
 from transduce.documents.html import tokenize_html, visible_text
 from transduce.documents.markup import (
+    MarkedSentence,
     Markup,
+    ProtectedSpan,
     RestoredText,
     SegmentedText,
     UnitTranslation,
@@ -333,6 +335,19 @@ def test_code_without_end_takes_no_time():
     begun = time.process_time()
     aligned(page, visible_text(f"The{page[1:]}"), "0-0 1-1")
 
+    assert time.process_time() - begun < 2
+
+
+def test_adjacent_code_takes_no_time():
+    spans = tuple(ProtectedSpan(n, n + 1, "<code>x</code>") for n in range(150_001))
+    sentence = MarkedSentence(
+        raw="", text=f"{'x' * len(spans)} dog", markup="html", protected=spans
+    )
+
+    begun = time.process_time()
+    units = sentence.units()
+
+    assert [unit.text for unit in units[1:]] == ["dog"]
     assert time.process_time() - begun < 2
 
 

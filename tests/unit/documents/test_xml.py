@@ -252,6 +252,12 @@ def test_android_keeps_references_and_escapes() -> None:
     assert after == page.replace("It\\'s", "IT\\'S").replace("ok", "OK").replace("a dog", "DOG A")
 
 
+def test_android_joins_the_halves_of_a_character() -> None:
+    page = "<resources><string name='a'>\\uD83D\\uDE00 a dog</string></resources>"
+
+    assert texts("strings.xml", page) == ["😀 a dog"]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "iso-8859-1"])
 def test_an_encoding_is_kept(encoding: str) -> None:
     declared = "utf-8" if encoding == "utf-8-sig" else encoding

@@ -82,6 +82,28 @@ def test_a_checkpoint_with_code_is_refused(package: ModuleType, model: Path):
     assert FORCE not in os.environ
 
 
+@pytest.mark.parametrize(
+    "error", [RuntimeError("reader failed\nmore lines"), EOFError(), TypeError("not a table")]
+)
+def test_a_damaged_model_is_refused(package: ModuleType, model: Path, error: Exception):
+    def load(path: str) -> Scorer:
+        raise error
+
+    package.__dict__["load_from_checkpoint"] = load
+
+    with pytest.raises(ValueError, match=r"comet-da is damaged \([^\n]+\): download it again$"):
+        comet(["source"], ["a"], ["a"], model=model)
+
+
+@pytest.mark.usefixtures("package")
+def test_the_environment_is_restored(model: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(FORCE, "0")
+
+    comet(["source"], ["a"], ["a"], model=model)
+
+    assert os.environ[FORCE] == "0"
+
+
 def test_what_is_missing_is_named(
     tmp_path: Path, model: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
 ):

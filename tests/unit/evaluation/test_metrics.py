@@ -138,7 +138,7 @@ def test_a_tokeniser_that_is_not_installed_says_what_is_missing():
 
 @pytest.mark.parametrize("metric", [bleu, chrf, ter])
 def test_sides_of_unequal_length_are_refused(metric: type):
-    with pytest.raises(ValueError, match=r"^there are 2 translations but 1 references"):
+    with pytest.raises(ValueError, match=r"^the translation has 2 lines but there are 1 ref"):
         metric(HYPOTHESES, REFERENCES[:1])
 
 

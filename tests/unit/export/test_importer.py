@@ -1,6 +1,7 @@
 """A folder of Marian's becomes a bundle; what has no place here is refused in one line by name."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -247,6 +248,7 @@ def test_an_import_costs_nobody_a_random_number(folder: Path):
             {"pad_token_id": 997, "decoder_start_token_id": 997},
             "PAD 997 must be three different ids",
         ),
+        ({"pad_token_id": -1, "decoder_start_token_id": -1}, "PAD -1 must be three different ids"),
     ],
 )
 def test_a_block_without_a_place_is_refused_by_name(
@@ -255,6 +257,13 @@ def test_a_block_without_a_place_is_refused_by_name(
     edit_json(folder, "config", **changes)
 
     assert named in refusal(folder)
+
+
+@pytest.mark.parametrize("limit", [-math.inf, -1, 0])
+def test_a_length_limit_below_1_is_refused(folder: Path, limit: float):
+    edit_json(folder, "tokenizer_config", model_max_length=limit)
+
+    assert "tokenizer_config.json: model_max_length: " in refusal(folder)
 
 
 def test_two_vocabularies_are_refused(folder: Path):

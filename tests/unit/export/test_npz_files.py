@@ -27,20 +27,23 @@ SETTINGS = {
 
 @pytest.fixture
 def npz(foreign: Bundle, tmp_path: Path) -> Path:
-    """A folder of the weights of `foreign`."""
-    weights = foreign.weights.to_numpy().weights
+    return write_npz(foreign, tmp_path / "npz")
+
+
+def write_npz(bundle: Bundle, folder: Path) -> Path:
+    """Write a folder of the weights of a bundle with biases."""
+    weights = bundle.weights.to_numpy().weights
     order = interleaved_to_halves(12).numpy()
     arrays: dict[str, np.ndarray] = {}
-    for name, _, axis in tensor_map(foreign.weights.config):
+    for name, _, axis in tensor_map(bundle.weights.config):
         array = weights[name] if axis is None else weights[name].take(order, axis)
         rows = array[:-1] if name == "embedding.weight" else array.T
         arrays[_npz_name(name)] = rows if array.ndim == 2 else array[None]
     arrays["decoder_ff_logit_out_b"] = weights["output_bias"][None, :-1]
-    folder = tmp_path / "npz"
     folder.mkdir()
-    for name, data in foreign.tokenizer.files().items():
+    for name, data in bundle.tokenizer.files().items():
         (folder / name).write_bytes(data)
-    names = foreign.tokenizer.pieces(range(foreign.tokenizer.pad))
+    names = bundle.tokenizer.pieces(range(bundle.tokenizer.pad))
     lines = (f"{json.dumps(name)}: {number}\n" for number, name in enumerate(names))
     (folder / "vocab.yml").write_text("".join(lines))
     (folder / "decoder.yml").write_text(
@@ -118,6 +121,72 @@ def test_a_missing_file_is_named(npz: Path, name: str):
     (npz / name).unlink()
 
     with pytest.raises(ValueError, match=rf"{name} is missing"):
+        import_marian(npz)
+
+
+def test_pieces_that_yaml_takes_for_something_else_are_pieces(npz: Path):
+    odd = ["ON", "yes", "=", "000", "<<"]
+    lines = (npz / "vocab.yml").read_text().splitlines()
+    lines[3:8] = (f"{piece}: {number}" for number, piece in enumerate(odd, 3))
+    (npz / "vocab.yml").write_text("\n".join(lines))
+
+    assert import_marian(npz).tokenizer.pieces(range(3, 8)) == odd
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "1.5", "[1]", ""])
+def test_an_id_that_is_no_number_is_named(npz: Path, number: str):
+    with (npz / "vocab.yml").open("a") as file:
+        file.write(f"odd: {number}\n")
+
+    with pytest.raises(ValueError, match=r"vocab\.yml: the id of 'odd' must be a number from 0"):
+        import_marian(npz)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("Wemb", np.zeros(3, np.float32)),
+        ("decoder_ff_logit_out_b", np.zeros((), np.float32)),
+        ("encoder_l1_self_Wq", np.zeros((2, 2, 2), np.float32)),
+        ("encoder_l1_self_Wq", np.array([["a"]])),
+        ("encoder_l1_self_bq", np.zeros((1, 12), np.int8)),
+    ],
+)
+def test_an_array_that_is_no_matrix_is_named(npz: Path, name: str, array: np.ndarray):
+    with np.load(npz / "model.npz") as archive:
+        arrays = {**archive, name: array}
+    np.savez(npz / "model.npz", **arrays)
+
+    with pytest.raises(ValueError, match=rf"model\.npz: {name} is .*, not a matrix of float16"):
+        import_marian(npz)
+
+
+@pytest.mark.parametrize("damage", ["content", "encryption", "compression"])
+def test_a_member_that_cannot_be_unpacked_is_named(npz: Path, damage: str):
+    with np.load(npz / "model.npz") as archive:
+        arrays = dict(archive)
+    np.savez_compressed(npz / "model.npz", **arrays)
+    data = bytearray((npz / "model.npz").read_bytes())
+    content, entry = 30 + data[26] + data[28], data.index(b"PK\x01\x02")  # of the first member
+    place, value = {
+        "content": (content, 0xFF),
+        "encryption": (entry + 8, 1),
+        "compression": (entry + 10, 99),
+    }[damage]
+    data[place] = value
+    (npz / "model.npz").write_bytes(data)
+
+    with pytest.raises(ValueError, match=r"model\.npz is damaged or no archive of arrays"):
+        import_marian(npz)
+
+
+def test_a_date_among_the_settings_is_named(npz: Path):
+    with np.load(npz / "model.npz") as archive:
+        arrays = dict(archive)
+    text = arrays["special:model.yml"].tobytes().replace(b"12", b"2012-12-12", 1)
+    np.savez(npz / "model.npz", **{**arrays, "special:model.yml": np.frombuffer(text, np.int8)})
+
+    with pytest.raises(ValueError, match="d_model: Input should be a valid integer"):
         import_marian(npz)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.exports import CONFIG, model_of
 
 from transduce.bundle.bundle import Bundle
 from transduce.export.proof import (
@@ -16,6 +17,7 @@ from transduce.export.proof import (
     prove_argos,
     prove_ctranslate2,
     prove_huggingface,
+    samples,
 )
 from transduce.inference.engines.ct2_model import write_ctranslate2
 
@@ -109,6 +111,24 @@ def test_blank_and_overlong_sentences_are_left_out(plain: Bundle, written: Path)
     proof = prove_ctranslate2(short, written, ["", "  ", "the garden", "the garden " * 7])
 
     assert proof.sentences == 1
+
+
+def test_sentences_longer_than_the_positions_are_left_out(plain: Bundle):
+    config = replace(CONFIG, positions="learned", max_positions=12)
+
+    (sample,) = samples(replace(plain, model=model_of(config)), ["the garden", "the garden " * 7])
+
+    assert sample.text == "the garden"
+    assert sample.limit <= 12
+
+
+def test_a_sample_that_is_left_out_altogether_proves_nothing(plain: Bundle, written: Path):
+    short = replace(plain, search=replace(plain.search, max_source=11))
+
+    proof = prove_ctranslate2(short, written, ["", "the garden " * 7])
+
+    assert not proof.holds
+    assert str(proof).startswith("ctranslate2: not verified: all sentences of the sample are blank")
 
 
 def test_ctranslate2_reads_a_model_with_everything(foreign: Bundle, tmp_path: Path):

@@ -6,22 +6,11 @@ from jaxtyping import Float
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.alignment import Link, align, combined_attention, group_pieces, to_pharaoh
-from transduce.model.trace import Trace, trace
+from transduce.model.trace import cross_attention
 from transduce.model.transformer import Transformer
 
 SOURCE = ("▁the", "▁sun", "flower", "</s>")
 TARGET = ("▁die", "▁Son", "nen", "blume", "</s>")
-
-
-def traced(cross: Float[np.ndarray, "layers heads target source"]) -> Trace:
-    """A trace of which only the cross-attention is looked at."""
-    layers, heads, target, source = cross.shape
-    return Trace(
-        encoder=np.zeros((layers, heads, source, source)),
-        decoder=np.zeros((layers, heads, target, target)),
-        cross=cross,
-        log_probs=np.zeros(target),
-    )
 
 
 def looking(places: list[int], source: int) -> Float[np.ndarray, "target source"]:
@@ -60,7 +49,7 @@ def test_words_are_those_that_blanks_part(tokenizer: Tokenizer):
 def test_a_word_is_linked_to_the_word_it_looks_at():
     cross = looking([0, 1, 2, 1, 3], 4)[None, None]
 
-    assert align(traced(cross), SOURCE, TARGET) == (Link(0, 0), Link(1, 1))
+    assert align(cross, SOURCE, TARGET) == (Link(0, 0), Link(1, 1))
 
 
 def test_a_words_pieces_are_summed_over_the_source_and_averaged_over_the_target():
@@ -74,7 +63,7 @@ def test_a_words_pieces_are_summed_over_the_source_and_averaged_over_the_target(
         ]
     )
 
-    assert align(traced(look[None, None]), SOURCE, TARGET) == (Link(0, 0), Link(1, 1))
+    assert align(look[None, None], SOURCE, TARGET) == (Link(0, 0), Link(1, 1))
 
 
 def test_a_head_that_looks_a_step_later_is_read_a_step_later():
@@ -105,21 +94,22 @@ def test_a_look_is_shared_out_whole():
 def test_a_blank_side_has_no_links():
     cross = np.ones((1, 1, 2, 1))
 
-    assert align(traced(cross), ("</s>",), ("▁a", "</s>")) == ()
+    assert align(cross, ("</s>",), ("▁a", "</s>")) == ()
 
 
 def test_a_cut_translation_is_aligned_to_its_end():
     cross = looking([0, 1], 3)[None, None]
 
-    assert align(traced(cross), ("▁a", "▁b", "</s>"), ("▁x", "▁y")) == (Link(0, 0), Link(1, 1))
+    assert align(cross, ("▁a", "▁b", "</s>"), ("▁x", "▁y")) == (Link(0, 0), Link(1, 1))
 
 
-def test_a_models_trace_is_aligned(untrained: Transformer, tokenizer: Tokenizer):
+def test_a_models_attention_is_aligned(untrained: Transformer, tokenizer: Tokenizer):
     read, result = (
         [*tokenizer.encode(text), Tokenizer.EOS] for text in ("the old man", "der Mann liest ein")
     )
 
-    links = align(trace(untrained, read, result), tokenizer.pieces(read), tokenizer.pieces(result))
+    cross = cross_attention(untrained, read, result)
+    links = align(cross, tokenizer.pieces(read), tokenizer.pieces(result))
 
     assert [link.target for link in links] == [0, 1, 2, 3]
     assert all(0 <= link.source < 3 for link in links)

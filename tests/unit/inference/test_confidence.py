@@ -221,7 +221,7 @@ def test_what_is_written_is_read(tmp_path: Path):
         ({"worth": ["a", "b", "c"]}, "number"),
         ({"lowest": 0.5}, "lowest"),
         ({"lowest": -3.0}, "lowest"),
-        ({"more": 1}, "words: more"),
+        ({"more": 1}, "words.more is unknown"),
     ],
 )
 def test_a_broken_calibration_is_refused(tmp_path: Path, change: dict[str, object], what: str):

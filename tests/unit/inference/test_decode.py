@@ -21,7 +21,6 @@ from transduce.inference.decode import (
 from transduce.inference.engines.interface import Engine, NextPiece
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.glossary import TermConstraint
-from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import (
     UNCONSTRAINED,
@@ -306,21 +305,17 @@ def looks(monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer) -> Looks:
     """Let words of a translation look at one place of the source each, all others at EOS."""
 
     def set_looks(words: dict[str, int]) -> None:
-        def trace(model: Transformer, source: Sequence[int], target: Sequence[int]) -> Trace:
+        def attention(
+            model: Transformer, source: Sequence[int], target: Sequence[int]
+        ) -> np.ndarray:
             pieces = tokenizer.pieces(target)
             places = np.full(len(target), len(source) - 1)
             for word in group_pieces(pieces):
                 spelt = "".join(pieces[place] for place in word).strip("▁")
                 places[list(word)] = words.get(spelt, len(source) - 1)
-            single = np.eye(len(source))[places]
-            return Trace(
-                encoder=np.zeros((1, 1, len(source), len(source))),
-                decoder=np.zeros((1, 1, len(target), len(target))),
-                cross=single[None, None],
-                log_probs=np.zeros(len(target)),
-            )
+            return np.eye(len(source))[places][None, None]
 
-        monkeypatch.setattr(placing, "trace", trace)
+        monkeypatch.setattr(placing, "cross_attention", attention)
 
     return set_looks
 

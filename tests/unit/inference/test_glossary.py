@@ -38,8 +38,54 @@ def test_a_terminology_in_tbx_is_read_in_the_direction_of_the_model(tmp_path: Pa
     )
 
     assert read_glossary(path, languages=("en", "de")) == (DOG,)
-    with pytest.raises(ValueError, match="no concept has terms in both en and fr"):
+    with pytest.raises(ValueError, match="no entry has terms in both en and fr"):
         read_glossary(path, languages=("en", "fr"))
+
+
+TMX = "<tmx><body><tu>{}</tu></body></tmx>"
+TUV = '<tuv xml:lang="{}"><seg>{}</seg></tuv>'
+PAIR = TUV.format("de", "Hund") + TUV.format("en", "dog")
+XLIFF = '<xliff><file source-language="en" target-language="de">{}</file></xliff>'
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("tmx", TMX.format(PAIR)),
+        ("xlf", XLIFF.format("<trans-unit><source>dog</source><target>Hund</target></trans-unit>")),
+        ("po", 'msgid "dog"\nmsgstr "Hund"\n'),
+        ("csv", "source,target\ndog,Hund\n"),
+        ("jsonl", '{"source": "dog", "target": "Hund"}\n'),
+    ],
+)
+def test_pairs_of_other_files_are_terms(tmp_path: Path, ending: str, text: str):
+    path = tmp_path / f"terms.{ending}"
+    path.write_text(text)
+
+    assert read_glossary(path, languages=("en", "de")) == (DOG,)
+
+
+def test_homonyms_of_a_terminology_have_their_first_target(tmp_path: Path):
+    path = tmp_path / "terms.tmx"
+    dachshund = TUV.format("de", "Dackel") + TUV.format("en", "dog")
+    path.write_text(f"<tmx><body><tu>{PAIR}</tu><tu>{dachshund}</tu></body></tmx>")
+
+    assert read_glossary(path, languages=("en", "de")) == (DOG,)
+
+
+def test_a_second_target_is_refused_in_a_list(tmp_path: Path):
+    path = tmp_path / "terms.csv"
+    path.write_text("dog,Hund\ncat,\ndog,Dackel\n")
+
+    with pytest.raises(ValueError, match=r"entry 3: .dog. is .Dackel. here, but .Hund. in entry 1"):
+        read_glossary(path)
+
+
+def test_a_file_without_pairs_is_refused(tmp_path: Path):
+    (tmp_path / "terms.csv").write_text("")
+
+    with pytest.raises(ValueError, match=r"terms\.csv: no entry has terms of two languages"):
+        read_glossary(tmp_path / "terms.csv")
 
 
 def test_the_mark_at_a_files_beginning_is_no_text(tmp_path: Path):
@@ -78,9 +124,10 @@ def test_a_broken_glossary_names_file_and_line(tmp_path: Path, data: bytes, line
     assert what in str(refused.value)
 
 
-def test_a_glossary_that_is_not_there_is_named(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"none\.tsv: the glossary cannot be read"):
-        read_glossary(tmp_path / "none.tsv")
+@pytest.mark.parametrize("name", ["none.tsv", "none.tbx"])
+def test_a_glossary_that_is_not_there_is_named(tmp_path: Path, name: str):
+    with pytest.raises(ValueError, match=rf"{name}: the glossary cannot be read"):
+        read_glossary(tmp_path / name)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Protected text is a placeholder for the model, and itself in the translation."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from tests.unit.inference.scripted import Scripted
@@ -69,6 +70,20 @@ def test_a_translation_that_lost_a_placeholder_is_made_again_from_plain_text(pro
     assert sum(is_masked(protecting, request) for request in first) == 1
     assert not any(is_masked(protecting, request) for request in second)
     assert len(second) == 1, "only the sentence that lost it"
+
+
+def test_plain_text_that_is_too_long_is_then_split_even_if_long_lines_are_refused(
+    protecting: Tokenizer,
+):
+    translator, _ = translator_of(
+        protecting, lambda ids: [id for id in ids if id not in protecting.placeholders]
+    )
+    limit = len(protecting.encode(SENTENCE)) - 1
+    translator.search = replace(translator.search, max_source=limit, long="refuse")
+
+    (translation,) = translator.translate([SENTENCE])
+
+    assert translation.parts == 2
 
 
 def test_a_doubled_placeholder_is_not_shown(protecting: Tokenizer):

@@ -537,6 +537,24 @@ def test_sides_of_unequal_number_are_not_scored(translator: Translator):
         translator.score(["a", "b"], ["a"])
 
 
+@pytest.fixture
+def short(untrained: Transformer, tokenizer: Tokenizer) -> Translator:
+    """A translator of six positions."""
+    config = dataclasses.replace(untrained.config, positions="learned", max_positions=6)
+    search = dataclasses.replace(SEARCH, extra=40)
+    return Translator.from_parts(Transformer(config).eval(), tokenizer, search=search)
+
+
+def test_a_line_that_exceeds_the_positions_is_not_scored_but_named(short: Translator):
+    with pytest.raises(ValueError, match=r"^line 8 has a side of \d+ pieces .* 6 positions \(EOS"):
+        short.score(["ein"] * 3, ["ein", "ein Buch und ein Buch", "ein"], first_line=7)
+
+
+def test_a_beginning_of_all_positions_has_no_alternatives(short: Translator):
+    with pytest.raises(ValueError, match=r"a beginning of \d+ pieces does not fit .* at most 6"):
+        short.alternatives("ein", "ein Buch und ein Buch")
+
+
 def test_alternatives_are_the_likeliest_next_pieces_each_carried_on(translator: Translator):
     ways = translator.alternatives("the old man", after="ein", count=5)
 

@@ -93,6 +93,25 @@ def test_progress_and_translations_are_told(translator: Translator):
     assert [item.source for item in seen] == ["red ball", "a {x} book", "a", "book"]
 
 
+def test_a_sentence_of_a_memory_takes_no_alignment_of_the_models(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+):
+    looked_up: list[str] = []
+
+    def remembered(text: str) -> str | None:
+        looked_up.append(text)
+        return "den Ball rot" if text == "the red ball" else None
+
+    monkeypatch.setattr(translator, "alignment", lambda translation: "0-0 1-1 2-2")
+
+    (result,) = translate_texts(
+        translator, ["<p>the <b>red</b> ball</p>"], markup="html", remembered=remembered
+    )
+
+    assert result.text == "<p>the <b>red</b> ball</p>"  # its runs, not "den <b>Ball</b> rot"
+    assert looked_up == ["the red ball"]  # once, and none of the runs
+
+
 def test_settings_reach_the_translator(translator: Translator):
     with pytest.raises(ValueError, match="beam"):
         translate_texts(translator, ["red"], decode=partial(translator.decode, beam=0))

@@ -68,6 +68,28 @@ def test_a_second_run_goes_on_and_writes_the_same_bytes(
     assert files(folder) == undisturbed
 
 
+def test_a_resumed_output_has_the_last_line_before(folder: Path):
+    begin(folder)
+    paths = [folder / "out", folder / "sizes"]
+
+    with resumable_output(paths, iter(LINES), settings=SETTINGS) as output:
+        assert output.last_line == LINES[2]
+        output.commit(["new"])
+        assert output.last_line == "new"
+
+
+def test_two_outputs_in_one_file_are_refused(folder: Path):
+    paths = [folder / "out", folder / "." / "out"]
+
+    with (
+        pytest.raises(ValueError, match="out is named for two outputs"),
+        resumable_output(paths, iter(LINES), settings=SETTINGS),
+    ):
+        pass
+
+    assert files(folder) == {}
+
+
 def test_a_finished_output_is_written_anew(folder: Path, undisturbed: dict[str, bytes]):
     shout(folder, LINES[:2])
 

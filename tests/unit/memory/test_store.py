@@ -74,6 +74,14 @@ def test_similar_sources_have_their_similarity_in_percent(memory: TranslationMem
     assert memory.lookup('"; AND OR NOT * \0', languages=EN_DE) == []
 
 
+def test_words_are_split_at_underscores_as_in_the_index(memory: TranslationMemory):
+    memory.add([entry("Call the old_function here.", "x")])
+
+    matches = memory.lookup("Call the old_function _ here.", languages=EN_DE)
+
+    assert [match.score for match in matches] == [93]
+
+
 def test_near_equality_is_below_100_percent(memory: TranslationMemory):
     memory.add([entry("long " * 200 + "a", "x")])
 
@@ -158,6 +166,23 @@ def test_another_file_is_refused(tmp_path: Path):
         TranslationMemory(tmp_path / "text.db")
     with pytest.raises(FileNotFoundError, match="no such translation memory"):
         TranslationMemory(tmp_path / "missing.db", create=False)
+
+
+def test_a_file_that_cannot_be_written_or_read_is_named(tmp_path: Path):
+    path = tmp_path / "memory.db"
+    with TranslationMemory(path) as memory:
+        memory.add([entry(f"dog {number}", "Hund") for number in range(1000)])
+        memory._database.execute("PRAGMA query_only = ON")
+        with pytest.raises(ValueError, match=r"memory\.db: .* readonly database: check that"):
+            memory.add([entry("cat", "Katze")])
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * len(content[4096:]))
+
+    with TranslationMemory(path) as memory:
+        with pytest.raises(ValueError, match=r"memory\.db: .*malformed: check that"):
+            list(memory.entries())
+        with pytest.raises(ValueError, match=r"memory\.db: .*malformed: check that"):
+            memory.exact("dog 7", languages=EN_DE)
 
 
 def test_the_command_imports_looks_up_and_exports(tmp_path: Path, transduce: Transduce):

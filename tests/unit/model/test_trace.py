@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.conftest import SHAPE, made
 
-from transduce.model.trace import intermediate_results, trace
+from transduce.model.trace import cross_attention, intermediate_results, trace
 from transduce.model.transformer import Transformer
 
 SOURCE, TARGET = (3, 5, 7, 11, 0), (2, 4, 0)
@@ -20,6 +20,12 @@ def test_a_trace_has_every_layer_and_head(tiny: Transformer):
     assert traced.decoder.shape == (3, 3, 3, 3)
     assert traced.cross.shape == (3, 3, 3, 5)
     assert traced.log_probs.shape == (3,)
+
+
+def test_cross_attention_alone_is_that_of_the_trace(tiny: Transformer):
+    expected = trace(tiny, SOURCE, TARGET).cross
+
+    np.testing.assert_array_equal(cross_attention(tiny, SOURCE, TARGET), expected)
 
 
 def test_rows_sum_to_one(tiny: Transformer):

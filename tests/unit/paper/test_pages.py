@@ -72,3 +72,42 @@ def test_rows_are_kept_as_they_are_finished_and_those_that_were_kept_are_taken(
         "base-seed-2.json": "of this one",
         "base-seed-3.json": "of this one",
     }
+
+
+class _Finished:
+    """A command that has ended."""
+
+    returncode = 0
+
+    def __init__(self, command: list[str]) -> None:
+        Path(command[-1]).mkdir(exist_ok=True)
+
+    def __enter__(self) -> "_Finished":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def poll(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_duration_of_a_resumed_command_is_unknown(
+    paper: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, resumed: bool
+):
+    """It used to be that of the last call."""
+    records: list[dict[str, object]] = []
+    (tmp_path / "paper-table1").mkdir()
+    work = tmp_path / "work"
+    if resumed:
+        work.mkdir()
+        (work / "checkpoint").touch()
+    monkeypatch.setattr(paper, "RESULTS", tmp_path)
+    monkeypatch.setattr(paper, "header", lambda *_: {})
+    monkeypatch.setattr(paper, "write", lambda name, record, **_: records.append(record))
+    monkeypatch.setattr(subprocess, "Popen", _Finished)
+    monkeypatch.setattr(sys, "argv", ["paper.py", "table1", "--work", str(work)])
+    paper.main()
+
+    assert (records[0]["seconds"] is None) == resumed

@@ -116,11 +116,19 @@ def test_the_time_of_an_update_is_measured_by_the_tokens_that_an_epoch_draws(
 
     monkeypatch.setattr(module, "fit_time", fit)
     monkeypatch.setattr(module, "measure_evaluation", lambda *args, **rest: (1.0, 1.0))
-    monkeypatch.setattr(module._Run, "measure_speed", lambda self, model: 100.0)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(module._Run, "measure_speed", lambda *args, **rest: 100.0)  # pyright: ignore[reportPrivateUsage]
 
     module.dry_run(recipe(folder, "train.time=1h", also=("more.tsv:20",)), on_event=print)
 
     assert planned == [pytest.approx(2.0, rel=0.1)], "200 tokens at 100 tokens/s"
+
+
+def test_a_dry_run_fits_a_long_decay(folder: Path):
+    decay = ("train.schedule=wsd", "train.decay=0.9", "train.updates=100")
+
+    text = module.dry_run(recipe(folder, *decay), on_event=print)
+
+    assert text.startswith("training would take ")
 
 
 def test_pairs_of_held_out_text_are_not_trained_on(folder: Path, tmp_path: Path):

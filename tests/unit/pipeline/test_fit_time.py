@@ -1,18 +1,27 @@
 """Updates, warm-up, schedule and validations of a run that must end at a given time."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from tests.conftest import SMALL, write_corpus
 
 from transduce.config import load_recipe
 from transduce.data.corpus import Pair
 from transduce.evaluation.metrics import Perplexity
+from transduce.model.transformer import Transformer
 from transduce.pipeline import fit_time as module
 from transduce.pipeline.defaults import NO_PLAN, EpochPlan
 from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
+from transduce.pipeline.run import _Run  # pyright: ignore[reportPrivateUsage]
+from transduce.pipeline.run_folder import prepare_run
+from transduce.pipeline.selection import RunEvaluator
 from transduce.search.config import SearchConfig
+from transduce.train.distributed import Process
 from transduce.train.optimizer import learning_rates
 
 DEFAULT = EpochPlan(22, frozenset())
@@ -78,26 +87,46 @@ def test_a_resumed_run_has_the_schedule_of_its_plan():
     assert resumed == replace(begun, train=replace(begun.train, time="3h"))
 
 
+def test_ranks_plan_a_run_by_the_same_collectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Rank 0 alone measures speed: it must not wait for the others meanwhile."""
+    write_corpus(tmp_path)
+    files = f"data.train=['{tmp_path}/train.src', '{tmp_path}/train.rev']"
+    small = [word for word in SMALL if word != "--set"]
+    settings = [files, *small, "batch.micro_tokens=auto", "train.time=1h"]
+    recipe, out, calls = load_recipe("tiny", settings), tmp_path / "run", list[object]()
+    prepared = prepare_run(recipe, out, on_event=print)
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda *args, **rest: calls.append(args))
+
+    for rank in (0, 1):
+        run = _Run(recipe, out, prepared, Process(rank=rank, world_size=2), print)
+        run.fit_time(torch.device("cpu"), plan=NO_PLAN, started=time.monotonic())
+        assert len(calls) == 2 * (rank + 1)
+
+
 def test_the_final_evaluation_counts_every_candidate_and_the_test_set(
-    monkeypatch: pytest.MonkeyPatch,
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
 ):
     """A greedy translation takes 1 s a pair, a beam of four 4 s, reading 0.5 s."""
     now = [0.0]
 
-    def translate(pairs: Sequence[Pair], search: SearchConfig) -> None:
+    def translate(
+        self: RunEvaluator, model: Transformer, pairs: Sequence[Pair], *, search: SearchConfig
+    ) -> None:
         now[0] += search.beam * len(pairs)
 
-    def perplexity(pairs: Sequence[Pair]) -> Perplexity:
+    def perplexity(self: RunEvaluator, model: Transformer, pairs: Sequence[Pair]) -> Perplexity:
         now[0] += 0.5 * len(pairs)
         return Perplexity(loss_sum=1.0, tokens=1)
 
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(RunEvaluator, "translate", translate)
+    monkeypatch.setattr(RunEvaluator, "perplexity", perplexity)
     pairs = [Pair("a", "b")] * 300
     recipe = load_recipe("tiny", ["train.tune_length_penalty=true", "train.ema=0.9"])
+    prepared = SimpleNamespace(validation=pairs, test=pairs[:50])
+    evaluator = RunEvaluator(recipe, Path(), prepared, print)  # pyright: ignore[reportArgumentType]
 
-    validation, final = measure_evaluation(
-        recipe, pairs, pairs[:50], translate=translate, perplexity=perplexity
-    )
+    validation, final = measure_evaluation(evaluator, tiny)
 
     assert validation == 300 * 1.5
     assert final == pytest.approx(1.15 * ((3 * 300 + 50 + 300 + 300) * 4 + 350 * 0.5))

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from transduce.config import load_recipe
+from transduce.data.corpus import Pair
 from transduce.evaluation.metrics import Score, bleu, chrf
 from transduce.model.transformer import Transformer
-from transduce.pipeline.selection import ScoredWeights, select
+from transduce.pipeline.selection import ScoredWeights, compare_texts, select
 
 WORDS = ["tomato", "potato", "carrot", "radish"]
 SENTENCES = ["the cat sat on the mat today", "a dog barks at the red door"]
@@ -63,3 +65,13 @@ def test_a_single_candidate_is_selected():
     selected = select([only], perplexity=lambda model: pytest.fail("not needed"))
 
     assert selected.name == "only: 100.00 BLEU on validation"
+
+
+def test_texts_are_compared_as_the_recipe_scores_them():
+    recipe = load_recipe("tiny", ["tokenizer.lower_case=true"])
+    pairs = [Pair("x", text.upper()) for text in SENTENCES]
+
+    first, second = compare_texts(recipe, [SENTENCES, ["x y"] * 2], pairs)
+
+    assert (round(first.value), first.verdict) == (100, "baseline")
+    assert second.value < 100

@@ -105,6 +105,18 @@ def test_more_trials_go_on_and_other_settings_are_refused(
         tuned(tmp_path, monkeypatch, runs=Runs(), trials=4, seed=2, metric="loss")
 
 
+def test_a_search_whose_trials_all_diverge_has_no_best_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    space = parse_space(["model.dropout=0.56:0.6"], [])
+    arguments = {"runs": Runs(), "trials": 2, "space": space}
+
+    with pytest.raises(FloatingPointError, match=r"all trials in .* failed: name another --out"):
+        tuned(tmp_path, monkeypatch, metric="loss", **arguments)
+    with pytest.raises(ValueError, match="holds a search of other settings"):
+        tuned(tmp_path, monkeypatch, metric="bleu", **arguments)
+
+
 def test_ranges_and_choices():
     ranges = ["train.warmup=100:400", "train.learning_rate=1e-4:1e-2:log"]
     warmup, dropout, rate = "train.warmup", "model.dropout", "train.learning_rate"
@@ -117,9 +129,11 @@ def test_ranges_and_choices():
         warmup: kinds.IntDistribution(100, 400),
         rate: kinds.FloatDistribution(1e-4, 1e-2, log=True),
     }
-    for wrong in ("train.warmup=100", "train.warmup=a:b", "train.warmup=1:2:lin"):
-        with pytest.raises(ValueError, match=f"--range {wrong} is not KEY=LOW:HIGH"):
-            parse_space([wrong], [])
+    for wrong in ("100", "a:b", "e:3", "1:2:lin"):
+        with pytest.raises(ValueError, match=f"--range {warmup}={wrong} is not KEY=LOW:HIGH"):
+            parse_space([f"{warmup}={wrong}"], [])
+    with pytest.raises(ValueError, match=f"{dropout} is searched twice"):
+        parse_space([f"{dropout}=0.1:0.3"], [f"{dropout}=0.1,0.2"])
 
 
 def test_a_search_by_command(transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

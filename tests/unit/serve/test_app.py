@@ -12,15 +12,19 @@ from tests.served import Loud, Served, bundle_of, direction_of
 
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
+from transduce.serve.access import ClientLimits
 from transduce.serve.app import Metrics, RequestMiddleware
 from transduce.serve.batcher import BatchOptions, SentenceRequest
 from transduce.serve.model_registry import ModelRegistry
 from transduce.serve.requests import SHUTDOWN
+from transduce.serve.routing import Endpoint, Operation
 from transduce.serve.settings import ServerSettings
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    scope["endpoint"], scope["path_params"] = app, {"name": "x7"}
+    operation, settings = Operation("GET", "/files/{name}"), ServerSettings()
+    scope["endpoint"] = Endpoint(operation, settings, ClientLimits(settings))
+    scope["path_params"] = {"name": scope["path"].rpartition("/")[2]}
     scope["state"]["characters"] = 11
     await send({"type": "http.response.start", "status": 404, "headers": []})
     await send({"type": "http.response.body", "body": b""})
@@ -82,7 +86,7 @@ def test_what_is_no_plain_name_is_replaced(metrics: Metrics, name: bytes) -> Non
 
 
 def test_requests_are_counted_by_their_route(metrics: Metrics) -> None:
-    ask(RequestMiddleware(app, metrics, ServerSettings(quiet=True)))
+    ask(RequestMiddleware(app, metrics, ServerSettings(quiet=True)), path="/files/files")
 
     counted = metrics.text().decode()
 

@@ -253,6 +253,8 @@ def test_a_full_queue_refuses_and_says_when_to_try_again() -> None:
 def test_who_went_away_is_not_computed_and_makes_room() -> None:
     fake = Fake()
     batcher = Batcher(fake, max_queue=1)
+    lengths: list[int] = []
+    batcher.on_queue = lengths.append
 
     async def work() -> None:
         first = await held(batcher, fake)
@@ -260,6 +262,7 @@ def test_who_went_away_is_not_computed_and_makes_room() -> None:
         await settled()
         gone.cancel()
         await settled()
+        assert lengths[-1] == 0
         other = asyncio.create_task(batcher.translate(ask("other"), HOW))
         await settled()
         fake.go.set()
@@ -269,6 +272,17 @@ def test_who_went_away_is_not_computed_and_makes_room() -> None:
     batcher.close()
 
     assert fake.batches == [("first",), ("other",)]
+
+
+def test_every_change_of_the_queue_is_reported() -> None:
+    batcher = Batcher(Fake(), max_sentences=1)
+    lengths: list[int] = []
+    batcher.on_queue = lengths.append
+
+    asyncio.run(batcher.translate(ask("a", "b"), HOW))
+    batcher.close()
+
+    assert lengths == [1, 0, 1, 0, 0]
 
 
 def test_who_goes_away_while_computed_does_not_hurt_the_others() -> None:
@@ -336,7 +350,8 @@ def test_a_bad_sentence_fails_its_own_request_alone() -> None:
     assert not isinstance(single, BaseException)
     assert not isinstance(three, BaseException)
     assert (texts(single), texts(three)) == (["ba"], ["dc"])
-    assert str(two) == "this one is bad"
+    assert isinstance(two, HTTPError)
+    assert (two.status, two.message) == (400, "Invalid request: this one is bad")
 
 
 def test_other_work_runs_on_the_same_thread_in_turn() -> None:

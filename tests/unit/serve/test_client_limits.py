@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from limits.storage import MemoryStorage
 from tests.served import Serve
 
 from transduce.serve.access import ClientLimits, KeyFile, client_network
@@ -51,6 +52,20 @@ def test_a_storage_that_cannot_be_used_is_named(storage: str) -> None:
 
     with pytest.raises(ValueError, match=f"limits_storage '{storage}'"):
         ClientLimits(ServerSettings(limits_storage=storage))
+
+
+def test_the_storage_of_counts_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    monkeypatch.setattr("transduce.serve.access.storage_from_string", lambda address: storage)
+    key = APIKey("alpha", req_limit=5, daily_characters=9)
+    limits = ClientLimits(ServerSettings(keys=(key,)))
+
+    limits.authorize("alpha", "127.0.0.1", missing_status=400)
+    limits.charge(key, 3)
+
+    counted = [*storage.events, *storage.storage]
+    assert sum(key.user in name for name in counted) == 2
+    assert not any("alpha" in name for name in counted)
 
 
 def test_an_unchanged_key_file_is_not_read_again(tmp_path: Path) -> None:

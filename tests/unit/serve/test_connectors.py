@@ -149,6 +149,19 @@ def test_a_system_prompt_names_the_languages(serve: "Serve") -> None:
     assert served.loud["en-de"].received == []
 
 
+def test_the_last_message_of_the_user_is_translated(served: "Served") -> None:
+    messages = [{"role": "user", "content": "A dog runs."}, {"role": "assistant", "content": "Ein"}]
+
+    answer = served.post("/v1/chat/completions", messages=messages).json()
+
+    assert answer["choices"][0]["message"]["content"] == "A DOG RUNS."
+
+
+def test_a_language_in_other_letters_is_not_named(served: "Served") -> None:
+    """The pattern takes ı for i, and ſ for s: it was a 500."""
+    assert chat(served, "Translate from Englıſh to German:\n\nA dog runs.") == "A DOG RUNS."
+
+
 def test_a_stream_of_a_chat_is_events(served: "Served") -> None:
     messages = [{"role": "user", "content": "A dog runs."}]
 

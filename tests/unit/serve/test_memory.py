@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -75,6 +76,20 @@ def test_a_sentence_of_a_longer_text_or_in_html_is_replaced(served: "Served") ->
     assert native["from_memory"] == 1
 
 
+def test_the_white_space_around_a_text_stays(served: "Served") -> None:
+    served.post("/suggest", q="A dog runs.", s="Ein Hund läuft.", **PAIR)
+
+    assert translation(served, "\n  A dog runs. \n") == "\n  Ein Hund läuft. \n"
+
+
+def test_a_sentence_is_replaced_in_alternatives_too(served: "Served") -> None:
+    served.post("/suggest", q="A dog runs.", s="Ein Hund läuft.", **PAIR)
+
+    answer = served.post("/translate", q="Yes, sir! A dog runs.", alternatives=1, **PAIR).json()
+
+    assert answer["alternatives"] == ["YES, SIR! 2 Ein Hund läuft."]
+
+
 def test_a_prefix_is_obeyed(served: "Served") -> None:
     served.post("/suggest", q="A dog runs.", s="Ein Hund läuft.", **PAIR)
 
@@ -102,6 +117,8 @@ def test_a_correction_has_time_and_user_and_never_the_key(serve: "Serve", store:
     [
         ({"s": "Ja."}, 400, "missing q parameter"),
         ({"q": "Yes."}, 400, "missing s parameter"),
+        ({"q": "Yes.", "s": " "}, 400, "missing s parameter"),
+        ({"q": "\0", "s": "Ja."}, 400, "missing q parameter"),
         ({"q": "Yes.", "s": ["Ja."]}, 400, "s parameter is not a text"),
         ({"q": "Yes.", "s": "Ja." * 900}, 400, "exceeds text limit"),
         ({"q": "Yes.", "s": "Ja.", "target": "fr"}, 400, "fr is not supported"),
@@ -236,6 +253,25 @@ def test_a_model_that_cannot_be_loaded_changes_nothing(
 
     assert registry.directions == (before,)
     assert before.batcher.translator is before.translator
+
+
+def test_an_unexpected_error_does_not_end_the_watch(
+    registry: ModelRegistry,
+    bundle: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (before,) = registry.directions
+
+    with monkeypatch.context() as broken:
+        broken.setattr(model_registry, "sha256", Mock(side_effect=RuntimeError("no digest")))
+        other_weights(bundle).save(tmp_path / "model")
+        wait_for(lambda: "no digest" in caplog.text)
+    bundle.save(tmp_path / "model")
+    wait_for(lambda: registry.directions[0] is not before)
+
+    assert registry.directions[0].sha256 == before.sha256
 
 
 def test_an_import_is_used_too(served: "Served", store: Path) -> None:

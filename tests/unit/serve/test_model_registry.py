@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from tests.conftest import Transduce
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
@@ -89,9 +91,10 @@ def test_a_direction_that_is_not_loaded_is_refused_by_both_names(loaded: Loaded)
 
 
 def test_sources_and_their_targets_are_each_there_once(loaded: Loaded) -> None:
-    registry = loaded(("en", "de"), ("en", "fr"), ("de", "en"))
+    registry = loaded(("en", "de"), ("de", "en"), ("en", "fr"))
 
     assert [source.code for source in registry.sources()] == ["en", "de"]
+    assert [target.code for target in registry.targets()] == ["de", "en", "fr"]
     assert [(item.code, item.name) for item in registry.targets_of("en")] == [
         ("de", "German"),
         ("fr", "fr"),
@@ -143,3 +146,20 @@ def test_a_source_longer_than_the_training_data_is_translated_in_parts(
     (translated,) = registry.directions[0].translator.translate(["a" * 30])
     assert registry.directions[0].translator.search.max_source == 7
     assert translated.parts > 1
+
+
+def test_the_command_serves_every_direction_of_a_model(
+    both_ways: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(app: Starlette, *_: object, on_ready: Callable[[], None], **options: object) -> int:
+        on_ready()
+        app.state.store.close()
+        return 0
+
+    monkeypatch.setattr("transduce.serve.server.run", run)
+
+    result = transduce("serve", both_ways, "--port", 0, "--engine", "torch")
+
+    assert result.code == 0, result.err
+    assert "/: en-de (" in result.err
+    assert ", de-en (" in result.err

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from tests.served import Serve, Served, bundle_of, direction_of
 
+from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.serve.app import make_app
-from transduce.serve.model_registry import ModelRegistry
+from transduce.serve.model_registry import ModelRegistry, load_models
 from transduce.serve.native import model_info
 from transduce.serve.settings import APIKey, ServerSettings
 from transduce.visualization.attention_page import trace_attention
@@ -36,6 +38,12 @@ def test_models_say_what_is_loaded(serve: Serve) -> None:
     assert single["parameters"] > 1000
     assert single["calibrated"] is False
     assert single["limits"] == {"characters": 70}
+
+
+def test_a_model_names_its_explorer(serve: Serve) -> None:
+    (single,) = serve(settings=ServerSettings(explorer=True)).ask("GET", "/api/models").json()
+
+    assert single["explorer"] == "explore/en-de"
 
 
 def test_the_demo_s_example_is_its_sentence(
@@ -193,6 +201,23 @@ def test_attention_is_the_model_s(
     assert body["target_pieces"] == list(traced.target_pieces)
     assert body["cross"][0][0][0] == pytest.approx(traced.cross[0][0][0], abs=1e-3)
     assert (len(body["encoder"]), len(body["decoder"])) == (2, 1)
+
+
+def test_attention_and_explorer_are_those_of_a_direction(both_ways: Path) -> None:
+    settings = ServerSettings(explorer=True)
+    registry = load_models([both_ways], settings, engine="torch")
+    served = Served(app=make_app(registry, settings), loud={})
+    try:
+        attention = served.post("/api/attention", text=DOG, source="de", target="en").json()
+        models = served.ask("GET", "/api/models").json()
+    finally:
+        registry.close()
+        served.app.state.store.close()
+
+    traced = trace_attention(Bundle.load(both_ways), f"<2en>{DOG}")
+    assert attention["source_pieces"] == list(traced.source_pieces)
+    assert attention["source"] == DOG
+    assert [model["explorer"] for model in models] == ["", ""]  # a page chooses no target
 
 
 @pytest.mark.parametrize("path", ["alternatives", "attention"])

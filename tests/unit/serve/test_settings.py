@@ -1,5 +1,6 @@
 """A server's settings: what is refused, where keys are read, and who beats whom."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,10 @@ def test_the_defaults_are_libretranslates() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("port", 65536), ("char_limit", -2), ("queue", 0), ("beam", 0), ("time_limit_s", 0.0)],
+    [
+        *(("port", 65536), ("char_limit", -2), ("queue", 0), ("beam", 0), ("time_limit_s", 0.0)),
+        *(("drain_s", math.inf), ("keep_alive_s", math.inf)),
+    ],
 )
 def test_a_value_out_of_range_is_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"^{name} must be .*, not {value}$"):
@@ -27,7 +31,7 @@ def test_a_value_out_of_range_is_refused_by_name(name: str, value: float) -> Non
 
 def test_keys_are_read_a_line_each_with_their_limits(tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    file.write_text("# ours\n\nalpha\nbeta 500\r\n gamma -1 60 9000\n")
+    file.write_text("\ufeff# ours\n\nalpha\nbeta 500\r\n gamma -1 60 9000\n", encoding="utf-8")
 
     keys = read_keys(file)
 

@@ -22,6 +22,12 @@ def test_a_negative_number_is_refused_by_name(field: str):
         replace(TrainConfig(), **{field: -1})
 
 
+def test_a_seed_of_more_than_64_bits_is_refused():
+    assert TrainConfig(seed=2**64 - 1).seed
+    with pytest.raises(ValueError, match=r"^train\.seed must be below 2\*\*64, not \d+$"):
+        TrainConfig(seed=2**64)
+
+
 def test_a_negative_weight_decay_is_refused():
     with pytest.raises(ValueError, match=r"^train\.weight_decay must not be negative, not -0\.5$"):
         TrainConfig(weight_decay=-0.5)

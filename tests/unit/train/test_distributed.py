@@ -37,36 +37,44 @@ def test_a_device_can_be_named():
     assert find_device("cpu") == torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", ["toaster", "cuda:97"])
+@pytest.mark.parametrize("name", ["toaster", "cuda:97", "meta"])
 def test_a_device_that_is_not_here_is_refused_in_one_line(name: str):
     with pytest.raises(ValueError, match=rf"^there is no train\.device '{name}' .*\"auto\"$"):
         find_device(name)
 
 
 @pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """A machine that seems to have them; the devices that were chosen for good."""
-    chosen: list[int] = []
-    monkeypatch.setattr(process, "find_device", lambda name: torch.device("cuda"))
+    chosen: list[object] = []
+    monkeypatch.setattr(
+        process, "find_device", lambda name: torch.device("cuda" if name == "auto" else name)
+    )
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     return chosen
 
 
-def test_every_process_on_a_machine_takes_a_gpu_of_its_own(two_gpus: list[int]):
+def test_every_process_on_a_machine_takes_a_gpu_of_its_own(two_gpus: list[object]):
     device = Process(rank=5, world_size=6, local_rank=1).find_device("auto")
 
     assert (device, two_gpus) == (torch.device("cuda:1"), [1])
 
 
-def test_more_processes_than_gpus_are_refused_in_one_line(two_gpus: list[int]):
+def test_a_gpu_that_is_named_is_the_current_one(two_gpus: list[object]):
+    devices = [SINGLE_PROCESS.find_device(name) for name in ("auto", "cuda", "cuda:1")]
+
+    assert two_gpus == devices[2:] == [torch.device("cuda:1")]
+
+
+def test_more_processes_than_gpus_are_refused_in_one_line(two_gpus: list[object]):
     with pytest.raises(
         ValueError, match=r"^this machine has 2 CUDA devices, .* --nproc-per-node 2$"
     ):
         Process(rank=2, world_size=3, local_rank=2).find_device("auto")
 
 
-def test_one_gpu_for_several_processes_is_refused_in_one_line(two_gpus: list[int]):
+def test_one_gpu_for_several_processes_is_refused_in_one_line(two_gpus: list[object]):
     with pytest.raises(ValueError, match=r"^train\.device 'cuda:1' is one .*to \"cuda\"$"):
         Process(world_size=2).find_device("cuda:1")
 

@@ -14,6 +14,7 @@ from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import Event, LogMessage, Progress, Validated
 from transduce.train.metrics_log import MetricsLog
 from transduce.train.step import StepResult
+from transduce.train.time_plan import TimePlan
 
 FOUND = Validated(
     update=4, loss=1.5, perplexity=math.exp(1.5), bleu=12.5, signature="a signature", best=True
@@ -85,6 +86,19 @@ def test_the_time_left_is_for_the_updates_left(tmp_path: Path):
     left = [event.seconds_left for event in events if isinstance(event, Progress)]
     assert left[0] > 0
     assert left[-1] == 0
+
+
+def test_the_first_estimate_is_until_the_last_update_of_the_plan(tmp_path: Path):
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
+
+    for update in (8, 10):  # beyond the seven of the recipe
+        log._since -= 50.0  # as if the update had taken so long
+        state = TrainState(update=update, time_plan=TimePlan(updates=12))
+        log.log_update(state, step_result(10.0, 5), rate=0.5)
+
+    text = "50 s an update: about 1 min 40 s left, validations not counted"
+    assert events == [LogMessage(text=text)]
 
 
 def test_a_line_of_several_processes_says_their_number_and_the_speed_of_each(tmp_path: Path):

@@ -8,6 +8,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from tests.node import run_node
 from tests.unit.visualization.test_page import parsed
 
 from transduce.visualization.attention_view import (
@@ -194,3 +195,26 @@ def test_a_target_piece_looks_at_the_source(traced: AttentionTrace):
     assert shares[-1] == pytest.approx(traced.cross[2][1][1][3], abs=0.00051)
     assert "query" not in figure
     assert math.fsum(shares[:3]) == pytest.approx(1.0, abs=0.002)
+
+
+def test_a_piece_that_nothing_shown_attends_to_has_no_answers():
+    """An empty translation whose end is hidden has no queries."""
+    script = """
+        globalThis.window = globalThis;
+        await import(`${engine}/../../visualization/attention_weights.js`);
+        const view = { rows: [], columns: [{ text: "a", indices: [0], isEnd: false }] };
+        const pinned = { side: "column", index: 0 };
+        answer(window.AttentionWeights.headAnswers(payload, "cross", view, pinned));
+    """
+
+    assert run_node(script, {"cross": [[[[1.0]]]]}) == []
+
+
+def test_a_label_is_cut_between_characters():
+    script = """
+        globalThis.window = globalThis;
+        await import(`${engine}/../../visualization/drawing.js`);
+        answer(window.Drawing.label(payload));
+    """
+
+    assert run_node(script, "😀" * 20) == ["😀" * 17 + "…"]

@@ -154,6 +154,15 @@ answer({ gaps, kernels: odd.map((matrix) => kernels.matrix(matrix).kernel) });
     assert answer["kernels"] == [None, None], "the kernels lack these shapes"
 
 
+def test_without_webassembly_there_are_no_kernels():
+    script = """
+const { Kernels } = await import(`${engine}/kernels.js`);
+globalThis.WebAssembly = undefined;
+answer(await Kernels.create(1000));
+"""
+    assert run_node(script, None) is None
+
+
 def test_sha256_without_the_browser_s_own_is_the_standard_s():
     texts = [b"a" * length for length in (0, 1, 55, 56, 63, 64, 65, 119, 120, 1000)]
     texts.append(bytes(range(256)) * 300)

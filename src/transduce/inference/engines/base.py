@@ -11,6 +11,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import (
     Cache,
+    load_ctranslate2,
     read_shortlist,
     unsupported_feature,
     vocabulary,
@@ -73,22 +74,27 @@ def select_engines(
     plan, shortlist = options.get("plan"), options.get("shortlist")
     if engine not in ("auto", "torch", "ctranslate2", "numpy"):
         raise ValueError(f"there is no engine {engine!r}: choose auto, torch, ctranslate2 or numpy")
+    if engine in ("torch", "numpy") and (plan is not None or shortlist is not None):
+        raise ValueError(f"the {engine} engine has no plans or shortlists: choose ctranslate2")
     if engine == "numpy":
+        if compute_type != "float32" or device != "cpu":
+            raise ValueError("the numpy engine computes in float32 on the CPU: choose torch")
         numpy_engine = NumpyEngine(bundle.weights.to_numpy(), eos=bundle.tokenizer.EOS)
         return EngineSelection((numpy_engine,), "engine: numpy")
     if engine == "torch":
-        if plan is not None or shortlist is not None:
-            raise ValueError("the torch engine has no plans or shortlists: choose ctranslate2")
         torch_engine = _torch_engine(bundle, device=device, compute_type=compute_type)
         suffix = "" if compute_type == "float32" else f", {compute_type}"
         return EngineSelection((torch_engine,), f"engine: torch{suffix}")
     defaults = compute_type == "float32" and plan is None and shortlist is None
     may_fall_back = engine == "auto" and defaults
+    remedy = "choose engine auto or torch"
+    if engine == "auto":
+        remedy = "leave out compute type, workers, threads and shortlist, or choose engine torch"
     fallback = call_once(partial(reference_engine, bundle, device=device))
     fallback_name = "torch" if has_torch() or device != "cpu" else "numpy"
     reason = _ct2_unavailable(bundle, device=device if engine == "auto" else "cpu")
     if reason and not may_fall_back:
-        raise ValueError(f"CTranslate2 is not available: {reason}")
+        raise ValueError(f"CTranslate2 is not available: {reason}; {remedy}")
     if reason:
         return EngineSelection((), f"engine: {fallback_name} ({reason})", fallback)
     allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer.target)) if shortlist else None
@@ -104,7 +110,7 @@ def select_engines(
     except (OSError, RuntimeError) as error:
         message = str(error).partition("\n")[0]
         if not may_fall_back:
-            raise ValueError(f"CTranslate2 failed: {message}") from None
+            raise ValueError(f"CTranslate2 failed: {message}; {remedy}") from None
         description = f"engine: {fallback_name} (CTranslate2 failed: {message})"
         return EngineSelection((), description, fallback)
     suffix = ", shortlist" if shortlist else ""
@@ -148,8 +154,13 @@ def _ct2_unavailable(bundle: Bundle, *, device: str) -> str:
         return f"the device is {device}"
     if find_spec("ctranslate2") is None:
         return "CTranslate2 is not installed: pip install ctranslate2"
-    feature = unsupported_feature(bundle.weights.config)
-    return feature and f"CTranslate2 does not support {feature}"
+    if feature := unsupported_feature(bundle.weights.config):
+        return f"CTranslate2 does not support {feature}"
+    try:
+        load_ctranslate2()
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _format_plan(plan: Plan) -> str:

@@ -471,7 +471,12 @@ class Cache:
 
     def _use_temporary(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="transduce-"))
-        weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
+        weakref.finalize(self, _remove, os.getpid(), self.root)
+
+
+def _remove(owner: int, folder: Path) -> None:
+    if os.getpid() == owner:  # not in a forked child: its parent still reads the folder
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_intact(folder: Path) -> bool:

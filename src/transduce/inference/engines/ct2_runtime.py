@@ -23,11 +23,12 @@ from typing import NamedTuple
 from transduce.data.tokenizer import EOS
 from transduce.inference.engines.ct2_model import SOURCE_VOCABULARY, VMAP, Cache, load_ctranslate2
 from transduce.inference.engines.forking import preserve_thread_count
+from transduce.inference.engines.interface import scoring_batches
 from transduce.io import machine
 from transduce.search.config import DecodingConstraints, Request
 
 SCORING_BATCH = 64
-"""Translations scored in one batch."""
+"""Maximum translations scored in one batch; long ones are fewer (`MAX_SCORE_LOGITS`)."""
 
 COMPUTE_TYPES = (
     *("float32", "float16", "bfloat16", "int16"),
@@ -150,7 +151,7 @@ class Ct2Model:
 
     def score(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[tuple[float, ...]]:
         """Return the log-probability of each piece of each target, given its source."""
-        order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index][0]))
+        batches = list(scoring_batches(pairs, vocab_size=len(self._pieces), most=SCORING_BATCH))
         pending = [
             self._translator.score_batch(
                 [self._to_source_pieces(pairs[i][0]) for i in batch],
@@ -158,10 +159,10 @@ class Ct2Model:
                 asynchronous=True,
                 max_input_length=0,
             )
-            for first in range(0, len(order), SCORING_BATCH)
-            for batch in [order[first : first + SCORING_BATCH]]
+            for batch in batches
         ]
-        scores = dict(zip(order, itertools.chain.from_iterable(pending), strict=True))
+        chain = itertools.chain.from_iterable
+        scores = dict(zip(chain(batches), chain(pending), strict=True))
         # CTranslate2 scores an EOS that the target may lack.
         return [
             tuple(scores[i].result().log_probs[: len(target)])
@@ -224,7 +225,9 @@ def resolve_compute_types(requested: str, *, device: str) -> tuple[str, ...]:
         )
     supported = load_ctranslate2().get_supported_compute_types(device)
     if requested == "auto":
-        return tuple(name for name in ("float32", "int8") if name in supported)
+        # Which is faster is measured on a CPU only.
+        names = ("float32", "int8") if device == "cpu" else ("float32",)
+        return tuple(name for name in names if name in supported)
     if requested not in supported:
         raise ValueError(
             f"CTranslate2 does not support {requested} on this machine's {device}: choose one of "

@@ -1,6 +1,6 @@
 """Interfaces of the decoding backends."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
@@ -92,25 +92,44 @@ class ScoringEngine(Engine, Protocol):
 
         There may be fewer in the vocabulary.
 
-        Raises:
-            ValueError: if `k` is below 1, or the prefix takes up all positions.
+        Args:
+            request: its prefix is shorter than `longest`.
+            k: at least 1.
         """
         ...
 
 
-def check_next_pieces(request: Request, k: int, *, longest: int) -> None:
-    """Check the arguments of `ScoringEngine.next_pieces`.
+def check_sides(pairs: Sequence[IdPair], *, longest: int, first_line: int = 1) -> None:
+    """Check that both sides of all pairs have positions.
 
     Raises:
-        ValueError: if `k` is below 1, or the prefix takes up all positions.
+        ValueError: if a side exceeds the `longest` positions; the message names its line.
     """
-    if k < 1:
-        raise ValueError(f"the number of next pieces must be at least 1, not {k}")
-    if len(request.prefix) >= longest:
-        raise ValueError(
-            f"a prefix of {len(request.prefix)} pieces takes up all of the model's "
-            f"{longest} positions: shorten it"
-        )
+    for line, pair in enumerate(pairs, first_line):
+        if (length := max(map(len, pair))) >= longest:
+            raise ValueError(
+                f"line {line} has a side of {length} pieces that exceeds the model's {longest} "
+                f"positions (EOS included): split it"
+            )
+
+
+def scoring_batches(
+    pairs: Sequence[IdPair], *, vocab_size: int, most: int = MAX_SCORE_LOGITS
+) -> Iterator[list[int]]:
+    """Yield the indices of pairs to score together: of similar length, the longest first.
+
+    Args:
+        pairs: to score.
+        vocab_size: the model's.
+        most: maximum pairs of a batch, besides that of their logits.
+    """
+    lengths = [(len(target), len(source)) for source, target in pairs]
+    order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
+    while order:
+        rows = MAX_SCORE_LOGITS // ((max(lengths[order[0]]) + 1) * vocab_size)
+        rows = max(1, min(rows, most))
+        yield order[:rows]
+        order = order[rows:]
 
 
 def score_in_batches(
@@ -132,19 +151,10 @@ def score_in_batches(
     Raises:
         ValueError: if a side exceeds the model's positions.
     """
-    for length in (max(map(len, pair)) for pair in pairs):
-        if length + 1 > longest:
-            raise ValueError(
-                f"a side of {length} pieces exceeds the model's {longest} positions "
-                f"(EOS included): split it"
-            )
-    lengths = [(len(target), len(source)) for source, target in pairs]
-    order = sorted(range(len(pairs)), key=lambda index: lengths[index], reverse=True)
+    check_sides(pairs, longest=longest)
     scores: list[tuple[float, ...]] = [()] * len(pairs)
-    while order:
-        rows = max(1, MAX_SCORE_LOGITS // ((max(lengths[order[0]]) + 1) * vocab_size))
-        batch, order = order[:rows], order[rows:]
+    for batch in scoring_batches(pairs, vocab_size=vocab_size):
         sources, targets = zip(*(pairs[index] for index in batch), strict=True)
         for index, row in zip(batch, score_batch(sources, targets), strict=True):
-            scores[index] = tuple(row[: lengths[index][0] + 1])
+            scores[index] = tuple(row[: len(pairs[index][1]) + 1])
     return scores

@@ -5,13 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from transduce.inference.engines.interface import (
-    IdPair,
-    Ids,
-    NextPiece,
-    check_next_pieces,
-    score_in_batches,
-)
+from transduce.inference.engines.interface import IdPair, Ids, NextPiece, score_in_batches
 from transduce.model.numpy_transformer import NumpyDecoder, NumpyTransformer
 from transduce.search.config import UNCONSTRAINED, DecodingConstraints, Request, SearchConfig
 from transduce.search.hypothesis import Hypothesis
@@ -76,7 +70,6 @@ class NumpyEngine:
 
     def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
         """Return the `k` most probable pieces after the prefix, best first, EOS among them."""
-        check_next_pieces(request, k, longest=self.longest)
         log_probs = self._log_probs([request.source], self._padded([request.prefix]))[0, -1]
         best = np.argsort(-log_probs, kind="stable")[: min(k, self._pad)]
         return list(map(NextPiece, best.tolist(), log_probs[best].tolist()))

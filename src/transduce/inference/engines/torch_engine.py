@@ -16,13 +16,7 @@ from torch import Tensor
 
 from transduce.data.batch import Batch, collate, pad_source
 from transduce.inference.engines.forking import can_fork
-from transduce.inference.engines.interface import (
-    IdPair,
-    Ids,
-    NextPiece,
-    check_next_pieces,
-    score_in_batches,
-)
+from transduce.inference.engines.interface import IdPair, Ids, NextPiece, score_in_batches
 from transduce.inference.engines.parallel import WorkerPool, run_in_threads, single_thread
 from transduce.model.fused_decoder import FusedDecoder
 from transduce.model.transformer import Transformer
@@ -139,7 +133,6 @@ class TorchEngine:
     @torch.inference_mode()
     def next_pieces(self, request: Request, k: int) -> list[NextPiece]:
         """Return the `k` most probable pieces after the prefix, best first, EOS among them."""
-        check_next_pieces(request, k, longest=self.longest)
         sides = [request.source], [request.prefix]
         with self._evaluating():
             batch = collate(*sides, pad=self._pad, eos=self._eos).to(self._device)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,6 +17,7 @@ from transduce.model.attention import Attention
 from transduce.model.transformer import Transformer
 from transduce.paper.figures.coreference import (
     LEVEL,
+    NOT_A_DEMO_MODEL,
     HeadAccuracy,
     Proportion,
     measure_coreference,
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Kind = Literal["encoder", "decoder", "cross"]
+"""Self-attention of the encoder or the decoder, or the decoder's attention to the source."""
+
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 _RESAMPLES = 10_000
-_KINDS: tuple[Literal["encoder", "decoder", "cross"], ...] = ("encoder", "decoder", "cross")
 
 
 class Interval(NamedTuple):
@@ -47,7 +51,7 @@ class Interval(NamedTuple):
 class HeadName(NamedTuple):
     """A head of the model; layers and heads count from 1."""
 
-    kind: Literal["encoder", "decoder", "cross"]
+    kind: Kind
     layer: int
     head: int
 
@@ -92,7 +96,7 @@ def measure_ablation(bundle: Bundle, *, count: int = 250) -> AblationResult:
         ValueError: if the model is not of the demo.
     """
     accuracies = {
-        HeadName("encoder" if head.side == "encoder" else "cross", head.layer, head.head): head
+        HeadName(head.side, head.layer, head.head): head
         for head in measure_coreference(bundle, count=count).heads
     }
     right = _pronoun_test(bundle, count)
@@ -117,12 +121,13 @@ def _pronoun_test(
     """Return what tells where the model, without some heads, prefers the right pronoun."""
     model, tokenizer = bundle.model, bundle.tokenizer
     pairs = [pair for reading in two_readings(count) for pair in (reading.first, reading.second)]
-    targets = [tokenizer.encode(pair.target) for pair in pairs]
+    targets = [tokenizer.target.encode(pair.target) for pair in pairs]
     positions: list[int] = []
     pronouns: list[str] = []
-    for pieces in map(tokenizer.pieces, targets):
+    for pieces in map(tokenizer.target.pieces, targets):
         position = last_index(pieces, PRONOUN_PIECES)
-        assert position is not None, "measure_coreference refuses other tokenizers"
+        if position is None:
+            raise ValueError(NOT_A_DEMO_MODEL)
         positions.append(position)
         pronouns.append(pieces[position])
     ids = {

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 """Error probability of an interval, or of all intervals together (Bonferroni)."""
+NOT_A_DEMO_MODEL = (
+    'the model does not know "it", the nouns and the pronouns of the demo\'s sentences as pieces: '
+    "give --model a model that `transduce demo` trained"
+)
+"""The error for a model whose tokenizer splits them."""
 
 
 class Proportion(NamedTuple):
@@ -137,6 +142,16 @@ class CoreferenceResult:
     """Pairs of the other half with both sentences right."""
 
 
+def check_demo_model(bundle: Bundle) -> None:
+    """Refuse a model that `measure_coreference` refuses, without measuring.
+
+    Raises:
+        ValueError: if the model is not of the demo.
+    """
+    if all(_noun_preference(bundle, pair) is None for pair in two_readings(250)):
+        raise ValueError(NOT_A_DEMO_MODEL)
+
+
 def measure_coreference(bundle: Bundle, *, count: int = 250) -> CoreferenceResult:
     """Measure for every head, on up to `count` pairs, whether "it" attends to the referent.
 
@@ -149,10 +164,7 @@ def measure_coreference(bundle: Bundle, *, count: int = 250) -> CoreferenceResul
         if (preference := _noun_preference(bundle, pair)) is not None
     ]
     if not preferences:
-        raise ValueError(
-            'the model does not know "it" and the nouns of the demo\'s sentences as pieces: give '
-            "--model a model that `transduce demo` trained"
-        )
+        raise ValueError(NOT_A_DEMO_MODEL)
     leans = torch.stack(preferences)  # positive: towards the first noun
     right = torch.stack([leans[:, 0] > 0, leans[:, 1] < 0], dim=1)
     heads = _heads(right, leans[:, 0] > leans[:, 1], depth=bundle.model.config.encoder_layers)
@@ -174,13 +186,10 @@ def _noun_preference(bundle: Bundle, pair: TwoReadings) -> Float[Tensor, "2 laye
     """
     leans: list[Tensor] = []
     for source, target in (pair.first, pair.second):
-        ids, target_ids = (
-            [*bundle.tokenizer.encode(text), Tokenizer.EOS] for text in (source, target)
-        )
-        pieces, target_pieces = (
-            bundle.tokenizer.pieces(ids),
-            bundle.tokenizer.target.pieces(target_ids),
-        )
+        sides = (bundle.tokenizer, source), (bundle.tokenizer.target, target)
+        ids, target_ids = ([*side.encode(text), Tokenizer.EOS] for side, text in sides)
+        pieces = bundle.tokenizer.pieces(ids)
+        target_pieces = bundle.tokenizer.target.pieces(target_ids)
         nouns = [piece_positions(pieces, noun.english) for noun in (pair.doer, pair.thing)]
         it, pronoun = last_index(pieces, IT_PIECES), last_index(target_pieces, PRONOUN_PIECES)
         if it is None or pronoun is None or not all(nouns):

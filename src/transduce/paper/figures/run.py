@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import Pair
+from transduce.io.records import read_record
 from transduce.paper.figures import (
     ablation,
     coreference,
@@ -21,7 +22,7 @@ from transduce.paper.figures import (
     positions,
     sentences,
 )
-from transduce.paper.plot import Ink, save_plot
+from transduce.paper.plot import Ink, require_matplotlib, save_plot
 from transduce.paper.report import PAGES, json_text, versions, write_files
 from transduce.visualization.template import open_template
 
@@ -202,8 +203,14 @@ def make_figures(
         pairs: for figures of text.
         quick: only to see that all works.
         on_progress: called with what is being measured.
+
+    Raises:
+        ValueError: if matplotlib is not installed, or the model is not one that a figure needs.
     """
-    parts, rows = ["# Figures"], ["| figure | finding |", "|---|---|"]
+    require_matplotlib()
+    if bundle and any(FIGURES[name].needs == "demo" for name in names):
+        coreference.check_demo_model(bundle)
+    rows = ["| figure | finding |", "|---|---|"]
     for name in names:
         on_progress(f"measuring: {name}")
         figure = FIGURES[name]
@@ -223,7 +230,16 @@ def make_figures(
             **({"model": weights} if figure.needs else {}),
         }
         write_files(folder, {f"{name}.json": json_text(record, indent=1)})
-        parts.append(f"## {figure.title}\n\n{result}\n\n![]({name}.svg)")
         rows.append(f"| {name} | {result} |")
-    write_files(folder, {"figures.md": "\n\n".join(parts) + "\n"})
+    write_files(folder, {"figures.md": _page(folder)})
     return "\n".join(rows)
+
+
+def _page(folder: Path) -> str:
+    """The findings and plots of all figures in a folder, also of earlier calls."""
+    parts = ["# Figures"]
+    for name, figure in FIGURES.items():
+        if (file := folder / f"{name}.json").is_file():
+            record = read_record(file, dict, remedy=f"delete it, or repeat --only {name}")
+            parts.append(f"## {figure.title}\n\n{record['found']}\n\n![]({name}.svg)")
+    return "\n\n".join(parts) + "\n"

@@ -128,6 +128,7 @@ def measure_making(bundle: Bundle) -> SentenceHeads:
 
 def measure_its(bundle: Bundle) -> SentenceHeads:
     """Choose the two heads that attend most from "its" to "Law"."""
+    _check_heads(bundle, "its")
     return measure_from_word(bundle, sentence=_LAW, word="its", targets=("Law",), alone=False)
 
 
@@ -137,13 +138,12 @@ def measure_tasks(bundle: Bundle) -> SentenceHeads:
     The difference is the total variation distance of two rows, averaged over the words.
 
     Raises:
-        ValueError: if the model's vocabulary lacks a part of the sentence.
+        ValueError: if the model's vocabulary lacks a part of the sentence, or it has one head.
     """
+    _check_heads(bundle, "tasks")
     words, weights, _ = _word_weights(bundle, _LAW)
     layers, heads = weights.shape[:2]
     pairs = [(n, *pair) for n in range(layers) for pair in itertools.combinations(range(heads), 2)]
-    if not pairs:
-        raise ValueError("the figure tasks compares heads: give --model a model with two or more")
     distances = [float(abs(weights[n, a] - weights[n, b]).sum(-1).mean()) / 2 for n, a, b in pairs]
     largest = max(distances)
     layer, *chosen = pairs[distances.index(largest)]
@@ -157,6 +157,13 @@ def measure_tasks(bundle: Bundle) -> SentenceHeads:
         above=sum(distance > 0 for distance in distances),
         equal=0.0,
     )
+
+
+def _check_heads(bundle: Bundle, figure: str) -> None:
+    if bundle.model.config.heads < 2:
+        raise ValueError(
+            f"the figure {figure} compares heads: give --model a model with two or more"
+        )
 
 
 def _kept(

@@ -50,22 +50,6 @@ class Reach:
     """k, the positions that a convolution reads."""
 
 
-class SelfAttention(nn.Module):
-    """The model's self-attention; the mixing is the same without projections."""
-
-    def __init__(self, width: int, *, heads: int, radius: int = 0, part: Part = "whole") -> None:
-        super().__init__()
-        d_k = width // heads
-        self.attention = Attention(width, heads=heads, d_k=d_k, d_v=d_k, radius=radius)
-        if part == "mixing":
-            for projection in ("query", "key", "value", "out"):
-                setattr(self.attention, projection, nn.Identity())
-
-    def forward(self, x: States) -> States:
-        """Attend from each position to all others, or to its neighbourhood."""
-        return self.attention(x)
-
-
 class Recurrent(nn.Module):
     """torch's GRU or LSTM from left to right, and the same step by step.
 
@@ -117,7 +101,7 @@ class Convolution(nn.Module):
 
 def layer(
     kind: Kind, width: int, reach: Reach, *, heads: int | None = None, part: Part = "whole"
-) -> SelfAttention | Recurrent | Convolution:
+) -> Attention | Recurrent | Convolution:
     """Build one layer, its weights drawn from torch's default generator.
 
     Args:
@@ -131,9 +115,13 @@ def layer(
         return Recurrent(kind, width, part=part)
     if kind == "convolution":
         return Convolution(width, kernel=reach.kernel)
-    radius = reach.radius if kind == "restricted" else 0
     heads = heads or max(1, width // D_K)
-    return SelfAttention(width, heads=heads, radius=radius, part=part)
+    d_k, radius = width // heads, reach.radius if kind == "restricted" else 0
+    attention = Attention(width, heads=heads, d_k=d_k, d_v=d_k, radius=radius)
+    if part == "mixing":
+        for projection in ("query", "key", "value", "out"):
+            setattr(attention, projection, nn.Identity())
+    return attention
 
 
 LEARNERS: tuple[Kind, ...] = ("self-attention", "LSTM", "convolution", "restricted")

@@ -4,14 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from transduce.paper.plot import Draw, Ink, line_style, log_axis, save_plot
+from transduce.paper.plot import Draw, Ink, line_style, log_axis, require_matplotlib, save_plot
 from transduce.paper.report import json_text, render_page, write_files
 from transduce.paper.table1.complexity import (
     RECURRENT,
@@ -45,7 +44,7 @@ def page(record: Mapping[str, Any]) -> str:
         learners=LEARNERS,
         reached={kind: reached(kind, recall) for kind in LEARNERS} if recall else {},
         against_recurrence=[_convolution_against(record, kind) for kind in RECURRENT],
-        gains={kind: _gain(record, kind) for kind in THREADED} if "threaded" in record else {},
+        gains={kind: _gain(record, kind) for kind in THREADED},
     )
 
 
@@ -181,9 +180,8 @@ def table1(out: Path, sizes: Sizes, recall: Recall | None, *, tell: Tell) -> str
         ValueError: if matplotlib is not installed.
         OSError: if a file cannot be written.
     """
-    if find_spec("matplotlib") is None:  # before ten minutes of work, as is the folder
-        raise ValueError("plots need matplotlib: pip install 'transduce[plot]'")
-    out.mkdir(parents=True, exist_ok=True)
+    require_matplotlib()
+    out.mkdir(parents=True, exist_ok=True)  # before ten minutes of work
     result = measure(sizes, recall, tell=tell)
     record = asdict(result)
     for name in ("sequential", "paths"):  # the record keeps its keys

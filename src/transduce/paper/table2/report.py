@@ -7,15 +7,14 @@ more and shorter words, some of them easy, so the same translations score higher
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from sacrebleu.metrics.bleu import BLEU
 
 from transduce.evaluation.metrics import Score, check_lines
-from transduce.paper.report import json_text, provenance, published_rows, render_page, write_files
-from transduce.paper.table2.run import P100, Table2, TrainingCost
+from transduce.paper.report import json_text, render_page, write_files
+from transduce.paper.table2.run import P100
 
 _COMPOUND: Final = re.compile(r"(\S)-(\S)")
 
@@ -75,34 +74,8 @@ def paper_bleu(
     )
 
 
-class PublishedScore(NamedTuple):
-    """A line of the paper's Table 2."""
-
-    model: str
-    bleu_de: float | None = None
-    bleu_fr: float | None = None
-    cost_de: float | None = None
-    cost_fr: float | None = None
-    """Floating-point operations of training."""
-
-
-PUBLISHED: Final = tuple(PublishedScore(**row) for row in published_rows("table2"))
-
-
-def record_of(result: Table2) -> dict[str, object]:
-    """Return what table2.json holds."""
-    return {
-        **provenance(),
-        "assumed": asdict(result.assumed),
-        "costs": [_facts(cost) for cost in result.costs],
-        "scores": [asdict(score) for score in result.scores],
-        "published": PUBLISHED,
-    }
-
-
-def write(result: Table2, out: Path) -> str:
+def write(record: Mapping[str, object], out: Path) -> str:
     """Write table2.json and table2.md into a folder, and return the page."""
-    record = record_of(result)
     text = page(record)
     write_files(out, {"table2.json": json_text(record), "table2.md": text})
     return text
@@ -111,17 +84,3 @@ def write(result: Table2, out: Path) -> str:
 def page(record: Mapping[str, object]) -> str:
     """Format the page of a record."""
     return render_page("table2", record, p100=P100)
-
-
-def _facts(cost: TrainingCost) -> dict[str, object]:
-    counted = cost.account
-    return {
-        **counted._asdict(),
-        "run": counted.run._asdict(),
-        "lengths": counted.lengths._asdict(),
-        "a_pair": counted.a_pair._asdict(),
-        "a_token": counted.a_token,
-        "estimated": counted.run.estimated,
-        "speed": cost.speed._asdict(),
-        "projected": [projection._asdict() for projection in cost.projected],
-    }

@@ -7,7 +7,7 @@ pass. Softmax, norms, dropout and Adam are left out: they take time but few FLOP
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from timeit import repeat
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from transduce.io.machine import keep_freed_memory
 from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import parameter_count
 from transduce.model.transformer import Transformer
+from transduce.paper.report import provenance, published_rows
 from transduce.train.distributed import compute_device
 from transduce.train.events import EventHandler, LogMessage
 from transduce.train.optimizer import make_optimizers
@@ -173,7 +174,7 @@ class Assumed:
     def __post_init__(self) -> None:
         if self.mean_length < 2:
             raise ValueError(
-                f"a sentence has 2 pieces or more, EOS counted, not {self.mean_length}"
+                f"--mean-length must be 2 pieces or more, EOS included, not {self.mean_length}"
             )
         if not (self.gpu_tflops > 0 and self.gpu_hour_price >= 0):
             raise ValueError(
@@ -195,22 +196,11 @@ class Speed(NamedTuple):
     device: str
 
 
-class TrainingCost(NamedTuple):
-    """One of the paper's runs: counted, timed, projected."""
-
-    account: Account
-    speed: Speed
-    projected: tuple[Projected, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Table2:
-    """Results of `transduce paper table2`."""
-
-    assumed: Assumed
-    costs: tuple[TrainingCost, ...]
-    scores: tuple[Score, ...]
-    """Of a file of translations, if one was given: sacreBLEU's, then the paper's way."""
+PUBLISHED: Final = [
+    (row["model"], *map(row.get, ("bleu_de", "bleu_fr", "cost_de", "cost_fr")))
+    for row in published_rows("table2")
+]
+"""Rows of the paper's Table 2: the model, then BLEU and training FLOPs, each EN-DE and EN-FR."""
 
 
 def table2(
@@ -220,19 +210,22 @@ def table2(
     threads: int = 0,
     scores: Sequence[Score] = (),
     on_event: EventHandler,
-) -> Table2:
+) -> dict[str, object]:
     """Count, time and project the paper's base and big runs.
 
     Args:
         assumed: what is not measured.
         quick: one small update in place of three larger ones.
         threads: of one matrix product; 0 takes torch's choice.
-        scores: of translations, both ways.
+        scores: of translations: sacreBLEU's, then the paper's way.
         on_event: called with each event of the run.
+
+    Returns:
+        The content of table2.json.
     """
     lengths = SentenceLengths(assumed.mean_length, assumed.mean_length)
     keep_freed_memory()
-    costs: list[TrainingCost] = []
+    costs: list[dict[str, object]] = []
     for run in RUNS:
         recipe = load_recipe(run.recipe)
         counted = account(run, recipe.model, tokens=recipe.batch.tokens, lengths=lengths)
@@ -245,8 +238,24 @@ def table2(
             threads=threads,
         )
         projections = (project_here(counted, speed, assumed), project_on_gpu(counted, assumed))
-        costs.append(TrainingCost(counted, speed, projections))
-    return Table2(assumed=assumed, costs=tuple(costs), scores=tuple(scores))
+        cost: dict[str, object] = {
+            **counted._asdict(),
+            "run": run._asdict(),
+            "lengths": lengths._asdict(),
+            "a_pair": counted.a_pair._asdict(),
+            "a_token": counted.a_token,
+            "estimated": run.estimated,
+            "speed": speed._asdict(),
+            "projected": [projection._asdict() for projection in projections],
+        }
+        costs.append(cost)
+    return {
+        **provenance(),
+        "assumed": asdict(assumed),
+        "costs": costs,
+        "scores": [asdict(score) for score in scores],
+        "published": PUBLISHED,
+    }
 
 
 def measure(

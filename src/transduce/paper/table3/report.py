@@ -13,10 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from pydantic import TypeAdapter
+
 from transduce.paper.plot import MARKERS, Draw, Ink, save_plot
 from transduce.paper.report import json_text, provenance, render_page, write_files
 from transduce.paper.table3.run import Outcome, ScoredRow, Settings
-from transduce.paper.table3.significance import differing_rows
+from transduce.paper.table3.significance import differing_rows, student_t
 from transduce.recipes import table3
 
 if TYPE_CHECKING:
@@ -27,8 +29,6 @@ Side = Literal["better", "worse", "unclear", "base"]
 
 LEAST_SEEDS: Final = 3
 """Seeds below which no row is called better or worse than another."""
-_T: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""Student's t at 95 %, for 2 seeds, 3 seeds and so on."""
 _METRICS: Final = (("perplexity", "PPL", -1, 0.02), ("bleu", "BLEU", 1, 0.15))
 """Member of a record, name, the sign of an improvement, and the published difference from the base
 row below which the paper has the two alike."""
@@ -179,38 +179,36 @@ def report(outcomes: Sequence[Outcome], *, settings: Settings) -> Table3Report:
 
 def _measured(rows: Mapping[str, Sequence[ScoredRow]]) -> dict[str, Measured]:
     """Scores of every row on one set, compared with the base row if present."""
-    perplexities, bleus = _over_seeds(rows, "perplexity"), _over_seeds(rows, "bleu")
+    perplexities = {name: [score.perplexity for score in seeds] for name, seeds in rows.items()}
+    bleus = {name: [score.bleu for score in seeds] for name, seeds in rows.items()}
+    # Rows are compared by the loss: its spread hardly depends on its size, a perplexity's does.
+    log_probs = {name: [-math.log(value) for value in row] for name, row in perplexities.items()}
+    perplexity_sides, bleu_sides = _sides(log_probs), _sides(bleus)
     return {
         name: Measured(
-            perplexity=perplexities[name][0],
-            bleu=bleus[name][0],
-            perplexity_side=perplexities[name][1],
-            bleu_side=bleus[name][1],
+            perplexity=_mean(perplexities[name]),
+            bleu=_mean(bleus[name]),
+            perplexity_side=perplexity_sides[name],
+            bleu_side=bleu_sides[name],
         )
         for name in rows
     }
 
 
-def _over_seeds(
-    rows: Mapping[str, Sequence[ScoredRow]], metric: Literal["perplexity", "bleu"]
-) -> dict[str, tuple[Estimate, Side]]:
-    """Means over seeds, and the side of the base row that each row is on."""
-    values = {name: [getattr(score, metric) for score in seeds] for name, seeds in rows.items()}
+def _sides(values: Mapping[str, Sequence[float]]) -> dict[str, Side]:
+    """The side of the base row that each row is on; higher values are better."""
     sides: dict[str, Side] = {name: "base" if name == "base" else "unclear" for name in values}
     if len(values.get("base", [])) >= LEAST_SEEDS:
-        # The loss, because its spread hardly depends on its size, as a perplexity's does.
-        loss = {name: [*map(math.log, row)] for name, row in values.items()}
-        compared = loss if metric == "perplexity" else values
-        for name, gain in differing_rows(compared, than="base").items():
-            sides[name] = "better" if (gain > 0) == (metric == "bleu") else "worse"
-    return {name: (_mean(row), sides[name]) for name, row in values.items()}
+        for name, gain in differing_rows(values, than="base").items():
+            sides[name] = "better" if gain > 0 else "worse"
+    return sides
 
 
 def _mean(values: Sequence[float]) -> Estimate:
     """The mean over seeds and its 95 % margin, by Student's t; lines of a set tell no margin."""
     if len(values) == 1:
         return Estimate(values[0], None, tuple(values))
-    t = _T[len(values) - 2] if len(values) - 2 < len(_T) else 1.96
+    t = student_t(freedom=len(values) - 1)
     margin = t * statistics.stdev(values) / math.sqrt(len(values))
     return Estimate(statistics.mean(values), margin, tuple(values))
 
@@ -355,7 +353,8 @@ def _claim(
 
 def plots(record: Mapping[str, Any]) -> dict[str, tuple[Draw, float]]:
     """Return what draws the plot of a record, and its height in inches."""
-    return {"table3": (partial(_draw, lines=record["lines"]), 5.6)}
+    lines = TypeAdapter(tuple[Line, ...]).validate_python(record["lines"])
+    return {"table3": (partial(_draw, lines=lines), 5.6)}
 
 
 def write(report: Table3Report, out: Path) -> str:
@@ -372,13 +371,12 @@ def write(report: Table3Report, out: Path) -> str:
     return text
 
 
-def _draw(figure: "Figure", ink: Ink, *, lines: Sequence[Mapping[str, Any]]) -> None:
+def _draw(figure: "Figure", ink: Ink, *, lines: Sequence[Line]) -> None:
     """Plot the measured scores, with rows in the published order; one seed has no margin."""
     panels = figure.subplots(1, 2)
     for axes, (metric, short, sign, _), decimals in zip(panels, _METRICS, (2, 1), strict=True):
         name = "perplexity" if metric == "perplexity" else short
-        points = [_drawn_point(line, metric) for line in lines]
-        points.sort(key=lambda point: -sign * point.published)
+        points = sorted(_points(lines, metric), key=lambda point: -sign * point.published)
         _panel(axes, points, ink)
         labels = [f"{point.row}  {point.published:.{decimals}f}" for point in points]
         axes.set_yticks(range(len(points)), labels)
@@ -387,15 +385,6 @@ def _draw(figure: "Figure", ink: Ink, *, lines: Sequence[Mapping[str, Any]]) -> 
         axes.set_ylabel(f"row, and its published {name}; the best on top")
     handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
-
-
-def _drawn_point(line: Mapping[str, Any], metric: str) -> _Point:
-    value, margin, *_ = line["validation"][metric]
-    return _Point(
-        line["row"],
-        Estimate(value, margin if line["seeds"] > 1 else None, ()),
-        line[f"published_{metric}"],
-    )
 
 
 def _panel(axes: "Axes", points: Sequence[_Point], ink: Ink) -> None:

@@ -13,7 +13,6 @@ With a copy of `outcomes` another machine goes on with the rows that are missing
 """
 
 import itertools
-import json
 import math
 import platform
 import time
@@ -192,10 +191,13 @@ def measure(
         for row in map(table3.find, rows)
         for seed in seeds
     ]
+    settings_file = out / OUTCOMES / "settings.json"
     if not train_rows:
+        _check_settings(settings_file, settings)
         return [job.outcome() for job in _finished(jobs, out=out)]
     with exclusive_lock(out):
-        _keep_settings(out / OUTCOMES, settings)
+        _check_settings(settings_file, settings)
+        write_files(settings_file.parent, {settings_file.name: json_text(asdict(settings))})
         prepared = _prepared(jobs[0].recipe, settings.pairs, out / "corpus", on_event=on_event)
         prepared = replace(
             prepared,
@@ -342,19 +344,19 @@ def scaled(model: ModelConfig, settings: Settings, *, row: table3.Row) -> ModelC
     return replace(model, **sizes)
 
 
-def _keep_settings(folder: Path, settings: Settings) -> None:
-    """Write the settings, or check that they equal those of existing rows."""
-    file, current = folder / "settings.json", asdict(settings)
+def _check_settings(file: Path, settings: Settings) -> None:
+    """Check that settings equal those of existing rows, if there are any."""
     if not file.is_file():
-        write_files(folder, {file.name: json_text(current)})
         return
-    stored = json.loads(file.read_text(encoding="utf-8"))
-    for name, value in current.items():
-        if stored.get(name) != value:
-            option = f"--{name.replace('_', '-')}"
+    stored = read_record(file, Settings, remedy="restore it, or name another folder by --out")
+    for name, value in asdict(stored).items():
+        if value != getattr(settings, name):
+            option, remedy = f"--{name.replace('_', '-')}", "give that"
+            if name in ("validate_every", "lines"):  # --quick alone sets them
+                option, remedy = name, "give or leave out --quick as before"
             raise ValueError(
-                f"{folder} holds rows with {option} {stored.get(name)}, not {value}: give that, or "
-                f"name another folder by --out"
+                f"{file.parent} holds rows with {option} {value}, not {getattr(settings, name)}: "
+                f"{remedy}, or name another folder by --out"
             )
 
 

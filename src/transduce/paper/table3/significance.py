@@ -87,3 +87,22 @@ def student_p(t: float, *, freedom: int) -> float:
         series += term
     inside = math.sin(angle) * series
     return 1 - (2 / math.pi * (angle + inside) if odd else inside)
+
+
+def student_t(*, freedom: int) -> float:
+    """Return the t of a 95 % interval, by bisection: its two-sided p-value is 5 %.
+
+    Args:
+        freedom: degrees of freedom.
+
+    >>> [round(student_t(freedom=n), 4) for n in (1, 2, 10)]
+    [12.7062, 4.3027, 2.2281]
+    """
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if student_p(middle, freedom=freedom) > 0.05:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -137,7 +137,7 @@ def read_treebank(folder: Path) -> Treebank:
             f"holds the folders 02 to 23 of the WSJ"
         )
     train, validation, test = (
-        tuple(tree for name in names for file in sections[name] for tree in read_trees(file))
+        tuple(tree for name in names for tree in read_parsed(sections[name]))
         for names in (_TRAIN, (_VALIDATION,), (_TEST,))
     )
     return Treebank(
@@ -149,15 +149,22 @@ def read_treebank(folder: Path) -> Treebank:
 
 
 def read_parsed(files: Iterable[Path]) -> Iterator[Tree]:
-    """Stream additional training trees, from files of trees or folders of `.mrg` files.
+    """Stream trees from files of trees or folders of `.mrg` files.
 
     Raises:
-        ValueError: if a file holds no trees.
+        ValueError: if a file or folder holds no trees.
         OSError: if a file cannot be read.
     """
     for path in files:
-        for file in sorted(path.rglob("*.mrg")) if path.is_dir() else [path]:
-            yield from read_trees(file)
+        parts = sorted(path.rglob("*.mrg")) if path.is_dir() else [path]
+        trees = chain.from_iterable(map(read_trees, parts))
+        first = next(trees, None)
+        if first is None:
+            raise ValueError(
+                f"{path} holds no trees: name a file of trees, or a folder of .mrg files"
+            )
+        yield first
+        yield from trees
 
 
 def write_corpus(bank: Treebank, folder: Path, *, also: Iterable[Tree] = ()) -> None:

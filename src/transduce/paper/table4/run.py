@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from transduce.config import Recipe, load_recipe
-from transduce.evaluation.scoring import RunResult
+from transduce.config import load_recipe
 from transduce.io.lock import exclusive_lock
 from transduce.io.streams import read_lines
 from transduce.paper.report import json_text, published_rows, render_page, versions, write_files
@@ -196,31 +195,6 @@ def _by_label(scored: Sequence[ScoredTree]) -> dict[str, Sums]:
     return {name: Sums(gold=gold[name], test=test[name], matched=matched[name]) for name in labels}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Parsed:
-    """Result of `transduce paper table4`."""
-
-    origin: str
-    """Where the trees come from."""
-    wsj: bool
-    """Whether they are the WSJ's, as in the paper's rows."""
-    quick: bool
-    recipe: Recipe
-    finished: RunResult
-    versions: dict[str, str]
-    brackets: Brackets
-    ill_formed: int
-    """Outputs that needed repairs."""
-    faults: Faults
-    """Repairs of all outputs, summed."""
-    tagged: float
-    """Tagging accuracy, in percent."""
-    examples: tuple[tuple[str, str, str, str], ...]
-    """Sentence, model output, its tree and the reference tree, in bracket notation."""
-    published: tuple[tuple[str, str, float], ...]
-    """Rows of the paper's Table 4: parser, training, and F1 on section 23 of the WSJ."""
-
-
 def page(record: Mapping[str, Any], *, trees: bool = True) -> str:
     """Format the page of a record, with or without drawings of some correct and wrong trees."""
     names = [name.replace("_", " ") for name in Faults._fields]
@@ -257,89 +231,79 @@ def shown(parses: Sequence[Mended], golds: Sequence[Tree]) -> list[int]:
     return [*medium[:_SHOWN], *wrong[:_SHOWN]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trees:
-    """The trees of a run."""
-
-    treebank: Path | None = None
-    """Folder of the Penn Treebank's WSJ; None generates a treebank."""
-    also: tuple[Path, ...] = ()
-    """Files or folders of additional training trees, such as another parser's."""
-    quick: bool = False
-    """Take only a few trees and updates, to try the command."""
-
-    @property
-    def recipe(self) -> str:
-        """The name of the matching recipe.
-
-        >>> Trees(treebank=Path("wsj")).recipe
-        'table4-wsj'
-        """
-        if self.treebank is None:
-            return "table4-small"
-        return "table4-semi" if self.also else "table4-wsj"
-
-
 def table4(
     out: Path,
-    trees: Trees,
     *,
+    treebank: Path | None = None,
+    also: Sequence[Path] = (),
+    quick: bool = False,
     recipe: str | None = None,
     overrides: Sequence[str] = (),
     on_event: EventHandler,
-) -> Parsed:
+) -> dict[str, object]:
     """Train a parser, parse the test set, and compare its F1 with the paper's.
 
     Args:
         out: gets corpus/, run/, table4.json and table4.md.
-        trees: what to train and score on.
+        treebank: folder of the Penn Treebank's WSJ; None generates a treebank.
+        also: files or folders of additional training trees, such as another parser's.
+        quick: take only a few trees and updates, to try the command.
         recipe: a recipe's name or file; None takes the one that matches the trees.
         overrides: settings that override the recipe's, as for `load_recipe`.
         on_event: called with each event of the run.
+
+    Returns:
+        The content of table4.json.
 
     Raises:
         ValueError: if the treebank or the folder cannot be used.
     """
     corpus, run = out / "corpus", out / "run"
+    matching = "table4-small" if treebank is None else "table4-semi" if also else "table4-wsj"
     settings = load_recipe(
-        recipe or trees.recipe,
-        [f"data.folder={corpus}", *(_QUICK if trees.quick else ()), *overrides],
+        recipe or matching, [f"data.folder={corpus}", *(_QUICK if quick else ()), *overrides]
     )
     with exclusive_lock(out):
-        origin = _write_corpus(corpus, trees, on_event=on_event)
+        origin = _write_corpus(corpus, treebank, also=also, quick=quick, on_event=on_event)
         finished = run_recipe(settings, run, resume=has_begun(run), on_event=on_event)
         golds, outputs = grammar.read_gold(corpus), read_lines(run / f"hypotheses.{grammar.TARGET}")
         parses = [delinearise(out, gold.leaves) for out, gold in zip(outputs, golds, strict=True)]
-        result = Parsed(
-            origin=origin,
-            wsj=trees.treebank is not None,
-            quick=trees.quick,
-            recipe=settings,
-            finished=finished,
-            versions=versions("torch", "sentencepiece", "numpy"),
-            brackets=score_trees(golds, [parse.tree for parse in parses]),
-            ill_formed=sum(not parse.well_formed for parse in parses),
-            faults=summed(parses),
-            tagged=tagged(outputs, golds),
-            published=tuple(map(tuple, published_rows("table4"))),
-            examples=tuple(
+        record: dict[str, object] = {
+            "origin": origin,
+            "wsj": treebank is not None,
+            "quick": quick,
+            "recipe": asdict(settings),
+            "finished": asdict(finished),
+            "versions": versions("torch", "sentencepiece", "numpy"),
+            "brackets": asdict(score_trees(golds, [parse.tree for parse in parses])),
+            "ill_formed": sum(not parse.well_formed for parse in parses),
+            "faults": summed(parses),
+            "tagged": tagged(outputs, golds),
+            "examples": [
                 (" ".join(golds[n].words), outputs[n], str(parses[n].tree), str(golds[n]))
                 for n in shown(parses, golds)
-            ),
-        )
-        record = asdict(result)
+            ],
+            "published": published_rows("table4"),
+        }
         write_files(out, {"table4.json": json_text(record), "table4.md": page(record)})
-    return result
+    return record
 
 
-def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
+def _write_corpus(
+    corpus: Path,
+    treebank: Path | None,
+    *,
+    also: Sequence[Path],
+    quick: bool,
+    on_event: EventHandler,
+) -> str:
     """Write the parallel corpus unless it exists, and return the origin of its trees."""
-    if trees.treebank is None:
-        bank = grammar.generated(**_FEW) if trees.quick else grammar.generated()
+    if treebank is None:
+        bank = grammar.generated(**_FEW) if quick else grammar.generated()
     else:
-        on_event(LogMessage(text=f"reading the trees of {trees.treebank}"))
-        bank = grammar.read_treebank(trees.treebank)
-        if trees.quick:
+        on_event(LogMessage(text=f"reading the trees of {treebank}"))
+        bank = grammar.read_treebank(treebank)
+        if quick:
             bank = replace(
                 bank,
                 origin=f"{bank.origin}, of which {_FEW['train']} are taken",
@@ -347,12 +311,11 @@ def _write_corpus(corpus: Path, trees: Trees, *, on_event: EventHandler) -> str:
                 validation=bank.validation[: _FEW["validation"]],
                 test=bank.test[: _FEW["test"]],
             )
-    if trees.also:
-        also = ", ".join(map(str, trees.also))
-        bank = replace(bank, origin=f"{bank.origin}, and the trees of {also}")
+    if also:
+        bank = replace(bank, origin=f"{bank.origin}, and the trees of {', '.join(map(str, also))}")
     file = corpus / grammar.ORIGIN
     if not file.is_file():
-        grammar.write_corpus(bank, corpus, also=grammar.read_parsed(trees.also))
+        grammar.write_corpus(bank, corpus, also=grammar.read_parsed(also))
         on_event(LogMessage(text=f"wrote sentences and trees to {corpus}: {bank.origin}"))
     elif read_lines(file) != [bank.origin]:
         raise ValueError(

@@ -4,7 +4,7 @@ import { createRequester, RequestError } from "./api_client.js";
 const $ = (id) => document.getElementById(id);
 
 // Enables the button. `current()` returns the text and translation on display, as
-// { q, s, source, target }; `onStored` is called once the server has a correction.
+// { q, s, source, target }, or null; `onStored` is called once the server has a correction.
 export const offerCorrections = (current, onStored) => {
   const request = createRequester((text) => { $("state").textContent = text; });
   const form = $("correction");
@@ -17,7 +17,9 @@ export const offerCorrections = (current, onStored) => {
   };
 
   $("correct").addEventListener("click", () => {
-    pair = current();
+    const shown = current();
+    if (!shown) return;
+    pair = shown;
     form.hidden = false;
     $("output").hidden = true;
     const editor = $("correction-text");

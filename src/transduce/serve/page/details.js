@@ -43,13 +43,14 @@ export const showConfidence = (box, sentence, calibrated) => {
     make("p", { class: "note" }, showWords ? CALIBRATED : UNCALIBRATED));
 };
 
-// The n-best list; each alternative is a button that selects it.
+// The n-best list; each alternative is a button that selects it, if `onSelect` is given.
 export const showAlternatives = (list, sentence, onSelect) => {
   const alternatives = (sentence.others ?? []).filter(({ text }) => text !== sentence.text);
   const row = (text, score) => [make("span", { class: "text", dir: "auto" }, text),
     make("span", { class: "score", title: "Log-probability divided by the length penalty" },
       formatScore(score))];
   const items = alternatives.map(({ text, score }) => {
+    if (!onSelect) return make("li", { class: "plain" }, ...row(text, score));
     const button = make("button", { type: "button", title: "Use this translation" }, ...row(text, score));
     button.addEventListener("click", () => onSelect(text));
     return make("li", {}, button);

@@ -86,9 +86,13 @@ const updateControls = () => {
   }
 };
 
+const storeText = () => {
+  try { sessionStorage.setItem(STORED_TEXT, input.value); } catch { /* storage is disabled */ }
+};
+// At a change of language only: browsers limit how often a page may change its address.
 const updateAddress = () => {
   history.replaceState(null, "", `?${new URLSearchParams({ source: source.value, target: target.value })}`);
-  try { sessionStorage.setItem(STORED_TEXT, input.value); } catch { /* storage is disabled */ }
+  storeText();
 };
 const storedText = () => {
   try { return sessionStorage.getItem(STORED_TEXT) ?? ""; } catch { return ""; }
@@ -121,6 +125,7 @@ const translate = async () => {
     requestTranslation.cancel();
     requestAttention.cancel();
     if (input.value.trim()) showStatus("The text exceeds the server's character limit.");
+    original = null;
     showResult(null);
     return;
   }
@@ -149,6 +154,8 @@ const translateSoon = () => {
 
 // ---- display -----------------------------------------------------------------------------
 const showResult = (response, focus = null) => {
+  popover.close();
+  requestAlternatives.cancel();
   result = response;
   output.removeAttribute("aria-busy");
   output.lang = response?.target ?? "";
@@ -179,13 +186,15 @@ const showDetails = () => {
   // A browser sends no fragment: the sentence stays on this device.
   $("explore").href = `${explorer}#sentence=${encodeURIComponent(sentence.source)}`;
   showConfidence($("confidence"), sentence, currentModel().calibrated);
-  showAlternatives($("alternatives"), sentence, (text) => revise(selected, text, null));
+  const replaceable = sentences.length === 1 || sentenceRanges(result.text, sentences)[selected];
+  showAlternatives($("alternatives"), sentence, replaceable && ((text) => revise(selected, text, null)));
   $("attention").setAttribute("aria-busy", "true");
   attentionTimer = setTimeout(showAttention, ATTENTION_DELAY_MS, sentence);
 };
 
-// What a correction is of: the selected sentence, or a text from the translation memory.
+// What a correction is of: the selected sentence, or a text from the translation memory; null if none.
 const correctable = () => {
+  if (!result) return null;
   const sentence = result.sentences[selected] ?? { source: translated, text: result.text };
   return { q: sentence.source, s: sentence.text, source: result.source, target: result.target };
 };
@@ -236,6 +245,7 @@ const popover = createPopover($("popover"), (continuation) => {
 });
 
 const listAlternatives = async (word) => {
+  if (!result) return; // the languages have changed, the answer is not here yet
   openPosition = positionOf(word);
   popover.open(word);
   selectSentence(openPosition.sentence);
@@ -253,6 +263,7 @@ const listAlternatives = async (word) => {
 // Replaces a sentence by a translation that begins with `prefix`.
 const revise = async (index, prefix, continuation, word = null) => {
   const previous = result;
+  if (!previous) return;
   const current = previous.sentences[index];
   const range = sentenceRanges(previous.text, previous.sentences)[index];
   output.setAttribute("aria-busy", "true");
@@ -283,7 +294,7 @@ const revise = async (index, prefix, continuation, word = null) => {
 input.addEventListener("input", () => {
   edited = true;
   if (!models.length) return;
-  updateAddress();
+  storeText();
   updateControls();
   translateSoon();
 });
@@ -294,7 +305,7 @@ addEventListener("keydown", (event) => {
 });
 source.addEventListener("change", () => { fillTargets(); updateAddress(); result = null; translate(); });
 target.addEventListener("change", () => { updateAddress(); translate(); });
-$("clear").addEventListener("click", () => { input.value = ""; updateAddress(); translate(); input.focus(); });
+$("clear").addEventListener("click", () => { input.value = ""; storeText(); translate(); input.focus(); });
 $("undo").addEventListener("click", () => {
   const restored = original;
   original = null;
@@ -344,7 +355,7 @@ output.addEventListener("keydown", (event) => {
   }
 });
 $("sentences").addEventListener("click", (event) => {
-  if (event.target.dataset.index) selectSentence(+event.target.dataset.index);
+  if (event.target.dataset.index) selectSentence(+event.target.dataset.index, true);
 });
 $("sentences").addEventListener("keydown", (event) => {
   const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];

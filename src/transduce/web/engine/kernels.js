@@ -22,9 +22,10 @@ const PAGE = 1 << 16; // bytes
 export class Kernels {
   /**
    * @param {number} bytes of all matrices, as `bytes` computes them
-   * @returns {Promise<Kernels | null>} null where the browser has no SIMD
+   * @returns {Promise<Kernels | null>} null where the browser has no WebAssembly or no SIMD
    */
   static async create(bytes) {
+    if (typeof WebAssembly === "undefined") return null;
     const scratch = (SCRATCH.x + SCRATCH.y) * FLOAT;
     try {
       const memory = new WebAssembly.Memory({ initial: Math.ceil((bytes + scratch) / PAGE) + 1 });

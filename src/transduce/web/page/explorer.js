@@ -171,7 +171,7 @@
 
   /** Why a weight cannot be edited; "" if it can. */
   function refusal({ row, column }, { columns, data }) {
-    if (view.part === "decoder" && column > row) {
+    if (view.part === "decoder" && column > row && !switches().noMask) {
       return "This position is later than the query: the mask hides it.";
     }
     const others = [...edits.filter((edit) => sameRow(edit, { row })).map((edit) => edit.memory), column];
@@ -270,10 +270,15 @@
   }
 
   function startAblation() {
-    const layers = Array.from({ length: layerCount() }, (_, layer) => names(layer).attention);
+    const attentions = Array.from({ length: layerCount() }, (_, layer) => names(layer).attention);
     const query = view.part === "encoder" ? view.token : view.target;
-    ablation = { number: (ablation?.number ?? 0) + 1, running: true, heads: [], total: 0 };
-    actions.ablate({ number: ablation.number, attentions: layers, query, position: view.target, switches: switches() });
+    const number = (ablation?.number ?? 0) + 1;
+    const options = { number, attentions, query, position: view.target, switches: switches() };
+    if (!actions.ablate(options)) {
+      element("ablation-state").textContent = "Wait until the numbers are computed, then try again.";
+      return;
+    }
+    ablation = { number, running: true, heads: [], total: 0 };
     renderAblationResult();
   }
 
@@ -357,20 +362,35 @@
 
   /** Change what is selected, and the address with it. */
   function select(change) {
+    follow(() => {
+      Object.assign(view, change);
+      if ("token" in change && view.part !== "encoder") view.target = change.token;
+      const { part, layer, head, token, step } = view;
+      const place = { part, layer: layer + 1, head: head + 1, token: token + 1 };
+      history.replaceState(null, "", addressOf({ ...place, ...(step && { step }) }));
+    });
+  }
+
+  /** Change what is selected and draw it; its head or its layer may be what is switched off. */
+  function follow(change) {
+    const place = () => `${view.part} ${view.layer} ${view.head}`;
+    const before = place();
     dropAblation();
-    if ("token" in change && view.part !== "encoder") view.target = change.token;
-    Object.assign(view, change);
-    const { part, layer, head, token, step } = view;
-    const address = new URLSearchParams({ part, layer: layer + 1, head: head + 1, token: token + 1 });
-    if (step) address.set("step", step);
-    const before = new URLSearchParams(location.hash.slice(1));
-    if (before.has("update")) address.set("update", before.get("update"));
-    const sentence = before.get("sentence");
-    // A sentence stays in the address only if it came from there.
-    if (sentence && sentence === element("q").value) address.set("sentence", sentence);
-    history.replaceState(null, "", `#${address}`);
+    change();
     synchronise();
     if (exploration) render();
+    if (place() !== before && Object.keys(switches()).length) request();
+  }
+
+  /** An address with the update and the sentence of the present one. */
+  function addressOf(selection) {
+    const result = new URLSearchParams(selection);
+    const before = new URLSearchParams(location.hash.slice(1));
+    if (before.has("update")) result.set("update", before.get("update"));
+    const sentence = before.get("sentence");
+    // A sentence stays in the address only if it came from there.
+    if (sentence && sentence === element("q").value) result.set("sentence", sentence);
+    return `#${result}`;
   }
 
   function readAddress() {
@@ -449,17 +469,14 @@
   }
 
   function listen() {
-    element("explorer-part").addEventListener("change", ({ target }) => {
-      const before = queries();
-      view.part = target.value;
-      select({ cell: null, ...(queries() !== before && { token: 0 }) });
-      if (Object.keys(switches()).length) request();
+    element("explorer-part").addEventListener("change", ({ target: { value: part } }) => {
+      const otherQueries = (part === "encoder") !== (view.part === "encoder");
+      select({ part, cell: null, ...(otherQueries && { token: 0 }) });
     });
     for (const key of ["layer", "head"]) {
-      element(`explorer-${key}`).addEventListener("change", ({ target }) => {
-        select({ [key]: Number(target.value) });
-        if (Object.keys(switches()).length) request();
-      });
+      element(`explorer-${key}`).addEventListener("change", ({ target }) =>
+        select({ [key]: Number(target.value) }),
+      );
     }
     element("switches").addEventListener("change", ({ target }) => {
       if (target.id.startsWith("swap-")) edits = []; // their positions have other words now
@@ -470,11 +487,7 @@
     const repaint = () => exploration && render();
     new MutationObserver(repaint).observe(document.documentElement, { attributeFilter: ["data-theme"] });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-    addEventListener("hashchange", () => {
-      readAddress();
-      synchronise();
-      if (exploration) render();
-    });
+    addEventListener("hashchange", () => follow(readAddress));
   }
 
   /** The part of this page that page.js talks to. */
@@ -482,7 +495,7 @@
     model: null,
     /**
      * @param {object} model the model's shape
-     * @param {{explore: () => void, ablate: (options) => void, cancel: () => void, selected: () => void}}
+     * @param {{explore: () => void, ablate: (options) => boolean, cancel: () => void, selected: () => void}}
      *   callbacks ask for the numbers of the sentence, for the effect of every head, or for neither; the
      *   last is called when something else is selected
      */
@@ -495,6 +508,7 @@
       element("tour").replaceChildren(
         ...EXPLORER_TOUR.map(([step, part, text]) => {
           const link = create("a", { href: `#part=${part}&step=${step}`, textContent: text });
+          link.addEventListener("click", () => (link.href = addressOf({ part, step })));
           return create("li", {}, link);
         }),
       );
@@ -509,6 +523,7 @@
       return { layers, layer, head, queries: queries(), memory: memory(), row };
     },
     select,
+    stopAblation,
     /** @returns {string} the sentence whose numbers are shown */
     sentence: () => view.text ?? "",
     /** @param {string} text the sentence that the switches are for */

@@ -8,6 +8,7 @@
   const { languages, search } = description;
   const name = (side) => languages[`${side}_name`] || languages[side];
   let number = 0; // of the newest request
+  let pending = false; // the answer to it, or the numbers that follow
   let ready = false;
   let timer = 0;
 
@@ -45,6 +46,7 @@
     }
     if (partial?.number === number) show(partial.text, { partial: true });
     if (answer?.number === number) {
+      element("problem").hidden = true;
       show(answer.text);
       training.translated(answer.text);
       showAlternatives(answer.alternatives);
@@ -53,27 +55,39 @@
       explore();
     }
     if (exploration?.number === number) {
+      pending = false;
       explorer.show(exploration);
       training.show(exploration);
     }
     if (comparison?.number === number) training.showComparison(comparison.texts);
     if (ablation) explorer.showAblation(ablation);
+    if (ablation?.done) training.compare(); // which it may have replaced
   }
 
   /** Ask for the numbers of the first sentence; a translation in progress asks when it is done. */
   function explore() {
     if (!element("stop").hidden) return;
+    number += 1;
+    pending = true;
     const switches = explorer.switches(firstLine());
     worker.postMessage({ exploration: { number, text: firstLine(), switches, ...settings() } });
   }
 
+  // The worker does one thing at a time: what follows would replace what is pending.
+
+  /** @returns {boolean} false if the sentence or its numbers are about to change */
   function ablate(options) {
-    worker.postMessage({ ablation: { ...options, text: firstLine(), ...settings() } });
+    if (pending) return false;
+    worker.postMessage({ ablation: { ...options, text: explorer.sentence(), ...settings() } });
+    return true;
   }
 
-  /** Ask for the translation of the first sentence at each checkpoint of the training. */
+  /** Ask for the translation at each checkpoint; once nothing is pending, `training.show` does. */
   function compare() {
-    worker.postMessage({ comparison: { number, text: firstLine(), beam: Number(beam.value) } });
+    if (pending) return;
+    explorer.stopAblation();
+    const text = explorer.sentence();
+    worker.postMessage({ comparison: { number, text, beam: Number(beam.value) } });
   }
 
   const settings = () => ({ beam: Number(beam.value), checkpoint: training.checkpoint() });
@@ -84,7 +98,9 @@
   function request() {
     clearTimeout(timer);
     if (!ready) return;
+    explorer.stopAblation();
     number += 1;
+    pending = true;
     worker.postMessage({ request: { number, text: input.value, ...settings() } });
     if (input.value.trim()) busy(true);
   }
@@ -96,6 +112,7 @@
   }
 
   function busy(is) {
+    pending = is;
     output.setAttribute("aria-busy", is);
     element("stop").hidden = !is;
     if (is) state.textContent = "Translating…";
@@ -103,6 +120,7 @@
 
   function stop() {
     if (element("stop").hidden) return;
+    training.pause();
     number += 1;
     cancel();
     busy(false);

@@ -32,7 +32,7 @@ const panels = (() => {
    * @param {(cell: HTMLElement, place: {row, column, value}) => void} [decorate]
    */
   function numberTable({ rows, columns, data }, { queries, memory, row: selected }, decorate) {
-    const largest = Math.max(...Array.from(data).filter(Number.isFinite));
+    const largest = Math.max(0, ...Array.from(data).filter(Number.isFinite));
     const heading = (piece, scope, current) =>
       create("th", { scope, textContent: shown(piece), className: current ? "selected" : "" });
     const head = create("tr", {}, create("td"), ...memory.map((piece) => heading(piece, "col")));
@@ -40,9 +40,10 @@ const panels = (() => {
       const line = create("tr", {}, heading(queries[row], "row", row === selected));
       for (let column = 0; column < columns; column++) {
         const value = data[row * columns + column];
+        const share = largest ? Math.max(0, value / largest) : 0;
         const cell = create("td", { textContent: number(value) });
         if (value === -Infinity) cell.className = "masked";
-        else cell.style.setProperty("--share", Math.max(0, value / largest).toFixed(3));
+        else cell.style.setProperty("--share", share.toFixed(3));
         decorate?.(cell, { row, column, value });
         line.append(cell);
       }

@@ -167,8 +167,11 @@
   let compared = ""; // the sentence whose translations are all shown, and the beam size
   const wanted = () => `${element("beam").value} ${explorer.sentence()}`;
 
+  /** Translate at each checkpoint, if that is open and not done; playing would interrupt it. */
   function compare() {
-    if (element("training-comparison").open && compared !== wanted()) actions.compare();
+    if (!element("training-comparison").open || compared === wanted()) return;
+    pause();
+    actions.compare();
   }
 
   /** The part of this page that page.js talks to. */
@@ -208,6 +211,8 @@
       timer = setTimeout(next, PAUSE);
     },
     draw,
+    pause,
+    compare,
     /** @param {string[]} texts of the checkpoints so far */
     showComparison,
   };

@@ -8,7 +8,8 @@ import pytest
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines import base as choosing
-from transduce.inference.engines.base import select_engines
+from transduce.inference.engines import ct2_model
+from transduce.inference.engines.base import EngineName, select_engines
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import Cache
 from transduce.inference.engines.ct2_runtime import Plan
@@ -67,11 +68,29 @@ def test_where_the_quick_engine_is_missing_the_line_says_what_to_install(
     )
 
 
+def test_where_the_quick_engine_cannot_be_imported_the_line_says_why(
+    bundle: Bundle, cache: Cache, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(name: str) -> None:
+        raise ImportError("libgomp.so.1 is missing")
+
+    monkeypatch.setattr(ct2_model, "import_module", fail)
+
+    choice = select_engines(bundle, cache=cache)
+
+    assert names(choice) == ["torch"]
+    assert "torch (CTranslate2 cannot be used here (libgomp.so.1 is missing)" in choice.description
+    with pytest.raises(ValueError, match=r"libgomp.* choose engine auto or torch"):
+        select_engines(bundle, engine="ctranslate2", cache=cache)
+
+
 def test_other_devices_are_torchs(bundle: Bundle, cache: Cache):
     choice = select_engines(bundle, device="cuda:1", cache=cache)
 
     assert names(choice) == ["torch"]
     assert choice.description == "engine: torch (the device is cuda:1)"
+    with pytest.raises(ValueError, match="the device is cuda; leave out compute type, workers"):
+        select_engines(bundle, device="cuda", compute_type="bfloat16", cache=cache)
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), RuntimeError("no space left\nat all")])
@@ -125,10 +144,19 @@ def test_torch_does_not_quietly_stand_in_for_a_kind_of_numbers(odd: Bundle, engi
         select_engines(odd, engine=engine, compute_type="int8")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("engine", ["torch", "numpy"])
 @pytest.mark.parametrize("options", [{"plan": Plan("float32", 1, 1)}, {"shortlist": Path("vmap")}])
-def test_torch_has_no_plans_or_shortlists(bundle: Bundle, options: dict[str, Any]):
-    with pytest.raises(ValueError, match="no plans or shortlists"):
-        select_engines(bundle, engine="torch", **options)
+def test_only_the_quick_engine_has_plans_and_shortlists(
+    bundle: Bundle, engine: EngineName, options: dict[str, Any]
+):
+    with pytest.raises(ValueError, match=f"the {engine} engine has no plans or shortlists"):
+        select_engines(bundle, engine=engine, **options)
+
+
+@pytest.mark.parametrize("options", [{"compute_type": "int8"}, {"device": "cuda"}])
+def test_numpy_computes_in_single_precision_on_the_cpu(bundle: Bundle, options: dict[str, Any]):
+    with pytest.raises(ValueError, match="numpy engine computes in float32 on the CPU"):
+        select_engines(bundle, engine="numpy", **options)
 
 
 def test_torch_can_be_asked_to_compute_in_bfloat16_and_says_so(bundle: Bundle):

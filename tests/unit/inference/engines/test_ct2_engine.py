@@ -4,6 +4,8 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import ctranslate2
 import pytest
@@ -12,6 +14,7 @@ from tests.unit.inference.engines.conftest import bundle_of, lively
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
+from transduce.inference.engines import interface
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import Cache
 from transduce.inference.engines.ct2_runtime import Plan
@@ -106,6 +109,26 @@ def test_given_translations_are_scored_as_torch_scores_them(engine: Ct2Engine, e
 
     for scores, expected in zip(engine.score(pairs), exact.score(pairs), strict=True):
         assert scores == pytest.approx(expected, abs=NEAR)
+
+
+def test_long_translations_are_scored_in_smaller_batches(
+    engine: Ct2Engine, exact: TorchEngine, monkeypatch: pytest.MonkeyPatch
+):
+    pairs = [(SOURCES[0], SOURCES[1])] * 5
+    model, sizes = engine._model(engine.plans.throughput), list[int]()
+    score_batch = model._translator.score_batch
+
+    def counting(sources: list[list[str]], targets: list[list[str]], **options: Any) -> Any:
+        sizes.append(len(sources))
+        return score_batch(sources, targets, **options)
+
+    monkeypatch.setattr(model, "_translator", SimpleNamespace(score_batch=counting))
+    monkeypatch.setattr(interface, "MAX_SCORE_LOGITS", 2 * 7 * len(engine._pieces))
+
+    result = engine.score(pairs)
+
+    assert sizes == [2, 2, 1]
+    assert result == [pytest.approx(exact.score(pairs[:1])[0], abs=NEAR)] * 5
 
 
 @pytest.mark.parametrize(("beam", "rows"), [(1, 64), (5, 16), (10, 8), (30, 8)])

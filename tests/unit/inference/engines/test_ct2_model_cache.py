@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,21 @@ def test_a_temporary_folder_goes_with_its_cache(tmp_path: Path):
     gc.collect()
 
     assert not place.exists()
+
+
+def test_a_forked_child_leaves_the_temporary_folder_to_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").write_text("in the way")
+    cache = Cache(tmp_path / "file" / "cache")
+    place = cache.folder("one", write)
+
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    del cache
+    gc.collect()
+
+    assert place.exists()
+    shutil.rmtree(place.parent)
 
 
 def test_of_many_folders_those_go_that_were_not_used_for_long(cache: Cache):

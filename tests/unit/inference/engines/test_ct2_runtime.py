@@ -142,6 +142,15 @@ def test_auto_chooses_between_the_exact_and_the_quick():
     assert resolve_compute_types("auto", device="cpu") == ("float32", "int8")
 
 
+def test_on_a_gpu_where_nothing_is_measured_auto_is_exact(monkeypatch: pytest.MonkeyPatch):
+    import ctranslate2
+
+    supported = {"float32", "float16", "int8"}
+    monkeypatch.setattr(ctranslate2, "get_supported_compute_types", lambda device: supported)
+
+    assert resolve_compute_types("auto", device="cuda") == ("float32",)
+
+
 def test_a_kind_of_numbers_that_is_none_is_refused():
     with pytest.raises(ValueError, match=r"no compute type 'int7': choose auto or one of float32"):
         resolve_compute_types("int7", device="cpu")

@@ -203,11 +203,6 @@ def test_all_next_pieces_are_all_but_pad(engine: TorchEngine, tokenizer: Tokeniz
     assert math.fsum(math.exp(item.log_prob) for item in every) == pytest.approx(1.0, abs=1e-5)
 
 
-def test_no_next_piece_cannot_be_asked_for(engine: TorchEngine):
-    with pytest.raises(ValueError, match=r"next pieces must be at least 1, not 0"):
-        engine.next_pieces(Request((5,)), 0)
-
-
 def test_an_ensemble_says_what_the_mean_of_probabilities_says(
     two: TorchEngine, untrained: Transformer, tokenizer: Tokenizer
 ):
@@ -253,8 +248,6 @@ def test_an_ensemble_ends_with_the_fewest_positions(untrained: Transformer, toke
     assert [len(item.ids) for item in result[0]] == [6, 6]
     with pytest.raises(ValueError, match=r"a side of 7 pieces .* 6 positions \(EOS"):
         engine.score([((2,), (3,) * 7)])
-    with pytest.raises(ValueError, match="a prefix of 6 pieces takes up all"):
-        engine.next_pieces(Request((2,), prefix=(3,) * 6), 1)
 
 
 def test_large_batches_are_searched_side_by_side_with_the_same_result(engine: TorchEngine):

@@ -2,12 +2,17 @@
 
 import pytest
 import torch
-from tests.unit.paper.figures.test_resolve import COUNT
+from tests.conftest import made
+from tests.unit.paper.figures.test_resolve import COUNT, bundled
 from tests.unit.paper.figures.test_resolve import bundle as bundle  # a fixture
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.config import TokenizerConfig
+from transduce.data.pair_tokenizer import PairTokenizer
+from transduce.model.config import ModelConfig
 from transduce.paper.figures import ablation
 from transduce.paper.figures.ablation import HeadName, bootstrap_mean, measure_ablation
+from transduce.paper.figures.coreference import two_readings
 from transduce.paper.figures.run import finding
 
 
@@ -46,6 +51,26 @@ def test_what_is_lost_is_the_difference_of_the_accuracies(bundle: Bundle):
     for head in result.heads:
         assert head.lost.value == pytest.approx(result.intact - head.accuracy)
         assert head.lost.low <= head.lost.value <= head.lost.high
+
+
+def test_pronouns_are_pieces_of_the_targets_own_vocabulary():
+    texts = [pair for reading in two_readings(283) for pair in reading[:2]]
+    tokenizer = PairTokenizer.train_pair(
+        [pair.source for pair in texts],
+        [pair.target for pair in texts],
+        TokenizerConfig(vocab_size=700),
+    )
+    shape = ModelConfig(
+        vocab_size=tokenizer.vocab_size, encoder_layers=1, decoder_layers=1, d_model=8, d_ff=8,
+        heads=2, d_k=2, d_v=2, tie="none",
+    )  # fmt: skip
+
+    bundle = bundled(made(shape).eval(), tokenizer)
+    result = measure_ablation(bundle, count=COUNT)
+
+    assert (result.pairs, len(result.heads)) == (COUNT, 3 * 2)
+    attended = [head.attends.of for head in result.heads if head.attends]
+    assert attended == [2 * COUNT] * 4  # all sentences, by the heads of encoder and cross-attention
 
 
 def test_an_interval_narrows_with_more_pairs_and_widens_with_certainty():

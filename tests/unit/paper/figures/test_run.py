@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run, Transduce, refuses
 
+from transduce.paper import plot
 from transduce.paper.figures.run import FIGURES, finding, measurements, select_figures
 
 RESULTS = Path(__file__).parents[4] / "benchmarks" / "results"
@@ -29,6 +30,37 @@ def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: 
     assert record["quick"] is True
     assert record["numbers"]["curves"][0]["peak_at"] == 4000
     assert "](masks.svg)" in (tmp_path / "figures.md").read_text()
+
+
+def test_the_page_keeps_figures_of_an_earlier_call_in_the_papers_order(
+    transduce: Transduce, tmp_path: Path
+):
+    pytest.importorskip("matplotlib")
+    for name in ("rate", "masks"):
+        result = transduce("paper", "figures", "--quick", "--only", name, "--out", tmp_path)
+        assert result.code == 0, result.err
+
+    page = (tmp_path / "figures.md").read_text()
+    assert page.index("](masks.svg)") < page.index("](rate.svg)")
+
+
+def test_without_matplotlib_nothing_is_measured(
+    transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(plot, "find_spec", lambda name: None)
+
+    result = transduce("paper", "figures", "--only", "masks", "--out", tmp_path / "out")
+
+    refuses(result, "pip install 'transduce[plot]'")
+
+
+def test_another_model_than_the_demos_is_refused_before_anything_is_measured(
+    transduce: Transduce, run: Run, tmp_path: Path
+):
+    pytest.importorskip("matplotlib")
+    words = ("paper", "figures", "--quick", "--model", run.folder, "--out", tmp_path / "out")
+
+    refuses(transduce(*words), "give --model a model that `transduce demo` trained")
 
 
 @pytest.mark.parametrize("name", ["order", "waves", "rate"])

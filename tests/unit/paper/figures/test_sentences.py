@@ -1,10 +1,12 @@
 """The paper's Figures 3 to 5: words of pieces, and heads chosen by a rule."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from tests.conftest import made
 from tests.unit.paper.figures.test_resolve import bundled
 
 from transduce.bundle.bundle import Bundle
@@ -15,7 +17,12 @@ from transduce.model.trace import Trace
 from transduce.model.transformer import Transformer
 from transduce.paper.figures import sentences
 from transduce.paper.figures.run import finding
-from transduce.paper.figures.sentences import measure_its, measure_making, measure_tasks
+from transduce.paper.figures.sentences import (
+    SentenceHeads,
+    measure_its,
+    measure_making,
+    measure_tasks,
+)
 
 MAKING = (
     "It is in this spirit that a majority of American governments have passed new laws since 2009 "
@@ -126,6 +133,16 @@ def test_the_weight_at_an_offset_is_a_mean_over_the_words_that_have_it(
     assert head.mean_at(0) == pytest.approx(np.mean(np.diag(rows)))
     assert head.mean_at(-1) == pytest.approx(np.mean(np.diag(rows, -1)))
     assert head.mean_at(1) == pytest.approx(np.mean(np.diag(rows, 1)))
+
+
+@pytest.mark.parametrize(("name", "measure"), [("its", measure_its), ("tasks", measure_tasks)])
+def test_a_model_with_one_head_has_none_to_compare(
+    bundle: Bundle, name: str, measure: Callable[[Bundle], SentenceHeads]
+):
+    one_head = made(replace(bundle.model.config, heads=1))
+
+    with pytest.raises(ValueError, match=f"the figure {name} compares heads: give --model"):
+        measure(bundled(one_head, bundle.tokenizer))
 
 
 def test_a_model_whose_vocabulary_lacks_a_letter_is_refused(

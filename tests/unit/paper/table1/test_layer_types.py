@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from transduce.model.attention import Attention
 from transduce.paper.table1.complexity import operations
 from transduce.paper.table1.layers import (
     KINDS,
@@ -16,7 +17,6 @@ from transduce.paper.table1.layers import (
     Part,
     Reach,
     Recurrent,
-    SelfAttention,
     layer,
 )
 
@@ -69,8 +69,9 @@ def test_a_recurrence_written_out_is_torchs(kind: Kind, part: Part):
 
 @pytest.mark.parametrize("radius", [0, 2])
 def test_the_mixing_of_attention_is_equation_1_of_the_input_itself(radius: int):
-    made, x = SelfAttention(6, heads=1, radius=radius, part="mixing").double(), draw(1, 11, 6)
-    x = x.double()
+    kind = "restricted" if radius else "self-attention"
+    made = layer(kind, 6, Reach(radius=2), heads=1, part="mixing").double()
+    x = draw(1, 11, 6).double()
 
     far = (torch.arange(11)[None] - torch.arange(11)[:, None]).abs() > (radius or 11)
     shares = (x @ x.mT / 6**0.5).masked_fill(far, -torch.inf).softmax(-1)
@@ -119,5 +120,5 @@ def test_operations_grow_with_the_radius_and_with_the_kernel():
 def test_heads_are_as_wide_as_the_papers():
     made = layer("self-attention", 256, replace(Reach()))
 
-    assert isinstance(made, SelfAttention)
-    assert made.attention.heads == 4
+    assert isinstance(made, Attention)
+    assert made.heads == 4

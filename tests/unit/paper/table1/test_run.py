@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Transduce
 
+from transduce.paper import plot
 from transduce.paper.table1 import report as module
 from transduce.paper.table1.complexity import QUICK, THREADED
 from transduce.paper.table1.layers import Recall
@@ -114,16 +115,6 @@ def test_the_page_says_if_a_recurrence_gains_as_much_from_a_second_thread(made: 
     assert "Two threads do not show what the paper says" in module.page(record)
 
 
-def test_a_record_without_a_second_thread_has_no_numbers_of_it(made: Path):
-    record = json.loads((made / "table1.json").read_text())
-    assert {cost["kind"] for cost in record.pop("threaded")} == {*THREADED}
-
-    page = module.page(record)
-
-    assert "This record is from before layers were timed with a second thread" in page
-    assert "2 threads" not in page
-
-
 def test_how_far_a_network_sees():
     usual = Recall()
 
@@ -133,7 +124,7 @@ def test_how_far_a_network_sees():
 
 
 def test_without_matplotlib_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(plot, "find_spec", lambda name: None)
 
     with pytest.raises(ValueError, match=r"pip install 'transduce\[plot\]'"):
         module.table1(tmp_path / "out", QUICK, None, tell=lambda _: None)

@@ -4,18 +4,18 @@ import pytest
 from tests.conftest import SHAPE, Transduce, refuses
 
 from transduce.evaluation.metrics import Score
-from transduce.paper.table2.report import PUBLISHED, page, record_of, write
+from transduce.paper.table2 import run as module
+from transduce.paper.table2.report import page, write
 from transduce.paper.table2.run import (
+    PUBLISHED,
     RUNS,
     Assumed,
     SentenceLengths,
     Speed,
-    Table2,
-    TrainingCost,
     account,
     measure,
     project_here,
-    project_on_gpu,
+    table2,
 )
 
 LENGTHS = SentenceLengths(11, 7)
@@ -46,33 +46,27 @@ def test_a_price_below_zero_is_refused():
 
 
 @pytest.fixture
-def table() -> Table2:
-    costs: list[TrainingCost] = []
-    for run in RUNS:
-        counted = account(run, SHAPE, tokens=70, lengths=LENGTHS)
-        speed = Speed(35.0, 0.5, 2, "cpu")
-        places = (
-            project_here(counted, speed, Assumed(hour_price=0.2)),
-            project_on_gpu(counted, Assumed(gpu_tflops=4.0)),
-        )
-        costs.append(TrainingCost(counted, speed, places))
+def record(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Nothing is timed."""
+    monkeypatch.setattr(module, "measure", lambda *arguments, **options: Speed(35.0, 0.5, 2, "cpu"))
     scores = (
         Score(name="BLEU", value=26.5, signature="tok:13a"),
         Score(name="tokenised BLEU", value=27.3, signature="Moses tokens"),
     )
-    return Table2(assumed=Assumed(), costs=tuple(costs), scores=scores)
+    assumed = Assumed(hour_price=0.2, gpu_tflops=4.0)
+    return table2(assumed, quick=True, scores=scores, on_event=lambda event: None)
 
 
-def test_the_page_does_the_papers_arithmetic(table: Table2):
-    text = page(record_of(table))
+def test_the_page_does_the_papers_arithmetic(record: dict[str, object]):
+    text = page(record)
 
     assert "12 h x 3600 x 8 GPUs x 9.5e12 = 3.28e+18, published as 3.3e+18" in text
     assert "and not what the models need: the matrix products are" in text
     assert "84 h x 3600 x 8 GPUs x 9.5e12 = 2.30e+19, published as 2.3e+19" in text
 
 
-def test_the_page_labels_both_scores(table: Table2):
-    text = page(record_of(table))
+def test_the_page_labels_both_scores(record: dict[str, object]):
+    text = page(record)
 
     assert "| BLEU | 26.50 | `tok:13a` |" in text
     assert "| tokenised BLEU | 27.30 | `Moses tokens` |" in text
@@ -85,8 +79,8 @@ def test_published_results_are_the_papers():
     assert big[1:] == (28.4, 41.8, 2.3e19, 2.3e19)
 
 
-def test_the_account_is_written_as_json_and_as_markdown(table: Table2, tmp_path: Path):
-    text = write(table, tmp_path / "new")
+def test_the_account_is_written_as_json_and_as_markdown(record: dict[str, object], tmp_path: Path):
+    text = write(record, tmp_path / "new")
 
     assert '"estimated": 3.2832e+18' in (tmp_path / "new" / "table2.json").read_text()
     assert (tmp_path / "new" / "table2.md").read_text() == text
@@ -99,7 +93,14 @@ def test_translations_without_references_are_refused(transduce: Transduce):
 def test_a_sentence_of_one_piece_is_refused(transduce: Transduce, tmp_path: Path):
     result = transduce("paper", "table2", "--mean-length", 1, "--out", tmp_path)
 
-    refuses(result, "2 pieces or more")
+    refuses(result, "--mean-length must be 2 pieces or more")
+
+
+def test_a_negative_number_of_threads_is_refused(transduce: Transduce, tmp_path: Path):
+    result = transduce("paper", "table2", "--threads=-1", "--out", tmp_path / "out")
+
+    refuses(result, "--threads")
+    assert not (tmp_path / "out").exists()
 
 
 def test_translations_are_scored_both_ways(

@@ -218,14 +218,23 @@ def test_what_stands_against_the_paper_is_named(table3: Table3Report):
 
 
 def test_several_seeds_have_a_mean_and_students_margin():
-    """BLEU 20 and 22, t 12.71."""
+    """BLEU 20 and 22, t 12.7062."""
     outcomes = [outcome("base", nats=2.0, right=right, seed=right) for right in (20, 22)]
 
     result = line(reported(outcomes), "base")
 
     assert result.seeds == 2
     assert result.validation.bleu.value == pytest.approx(21)
-    assert result.validation.bleu.margin == pytest.approx(12.71)
+    assert result.validation.bleu.margin == pytest.approx(12.706205)
+
+
+def test_the_margin_of_eleven_seeds_is_students_too():
+    """BLEU 20 to 30: the standard deviation is √11, and t with 10 degrees of freedom 2.2281."""
+    outcomes = [outcome("base", nats=2.0, right=right, seed=right) for right in range(20, 31)]
+
+    result = line(reported(outcomes), "base")
+
+    assert result.validation.bleu.margin == pytest.approx(2.228139)
 
 
 def test_with_seeds_a_row_differs_if_it_does_so_seed_by_seed():

@@ -10,8 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.conftest import Transduce, refuses
 
 from transduce.config import Recipe
+from transduce.paper import plot
 from transduce.paper.table3 import run as table3
 from transduce.paper.table3.report import report, write
 from transduce.paper.table3.run import Outcome, Settings, measure, recipe_of
@@ -263,6 +265,38 @@ def test_other_settings_want_another_folder(measured: Told):
         measured.again("base", settings=replace(SETTINGS, warmup=5))
     with pytest.raises(ValueError, match=r"holds rows with --updates 4, not 6"):
         measured.again("base", settings=replace(SETTINGS, updates=6))
+    with pytest.raises(ValueError, match=r"validate_every 2, not 3: give or leave out --quick"):
+        measured.again("base", settings=replace(SETTINGS, validate_every=3))
+
+
+def test_finished_rows_of_other_settings_are_not_reported(measured: Told):
+    with pytest.raises(ValueError, match=r"holds rows with --pairs 5000, not 60"):
+        measure(
+            measured.corpus,
+            measured.out,
+            rows=["base"],
+            seeds=[1, 2],
+            settings=replace(SETTINGS, pairs=60),
+            train_rows=False,
+            on_event=lambda event: None,
+        )
+
+
+def test_damaged_settings_are_named(tmp_path: Path):
+    file = tmp_path / "settings.json"
+    file.write_text("{")
+
+    with pytest.raises(ValueError, match=r"settings\.json is damaged \(.*\): restore it"):
+        table3._check_settings(file, SETTINGS)
+
+
+def test_settings_of_an_earlier_version_have_defaults_for_new_ones(tmp_path: Path):
+    file = tmp_path / "settings.json"
+    file.write_text('{"pairs": 60}')
+
+    table3._check_settings(file, Settings(pairs=60))
+    with pytest.raises(ValueError, match=r"--tokens 512, not 101"):
+        table3._check_settings(file, Settings(pairs=60, tokens=101))
 
 
 def test_another_corpus_wants_another_folder(measured: Told, tmp_path: Path):
@@ -324,6 +358,19 @@ def test_seeds_that_are_none_are_refused(text: str):
 def test_an_unknown_row_is_refused():
     with pytest.raises(ValueError, match="Table 3 has no row 'F1': there are base, A1"):
         table3.named_rows("base,F1")
+
+
+def test_without_matplotlib_nothing_is_trained(
+    measured: Told, transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(plot, "find_spec", lambda name: None)
+
+    result = transduce(
+        "paper", "table3", "--quick", "--corpus", measured.corpus, "--out", tmp_path / "out"
+    )
+
+    refuses(result, "pip install 'transduce[plot]'")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_report_is_written_with_its_plot(measured: Told, tmp_path: Path):

@@ -7,8 +7,10 @@ import pytest
 from tests.conftest import CommandResult, Transduce, refuses
 from tests.unit.paper.table4.bracketed import single_tree
 
+from transduce.config import Recipe
 from transduce.paper.report import published_rows
-from transduce.paper.table4.run import Trees, shown, summed, table4, tagged
+from transduce.paper.table4 import run as module
+from transduce.paper.table4.run import shown, summed, table4, tagged
 from transduce.paper.table4.trees import Faults, delinearise, linearise
 
 FEW = ("train.updates=4", "train.warmup=1", "search.extra=3")
@@ -19,7 +21,7 @@ FEW = ("train.updates=4", "train.warmup=1", "search.extra=3")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the command has been given before."""
     out = tmp_path_factory.mktemp("paper") / "t4"
-    table4(out, Trees(quick=True), overrides=FEW, on_event=lambda event: None)
+    table4(out, quick=True, overrides=FEW, on_event=lambda event: None)
     (out / "table4.json").unlink()
     return out
 
@@ -78,15 +80,27 @@ def test_a_treebank_without_sections_is_refused(transduce: Transduce, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("trees", "recipe"),
+    ("treebank", "also", "recipe"),
     [
-        (Trees(), "table4-small"),
-        (Trees(treebank=Path("wsj")), "table4-wsj"),
-        (Trees(treebank=Path("wsj"), also=(Path("more.mrg"),)), "table4-semi"),
+        (None, [], "table4-small"),
+        (Path("wsj"), [], "table4-wsj"),
+        (Path("wsj"), [Path("more.mrg")], "table4-semi"),
     ],
 )
-def test_the_recipe_follows_the_trees(trees: Trees, recipe: str):
-    assert trees.recipe == recipe
+def test_the_recipe_follows_the_trees(
+    treebank: Path | None,
+    also: list[Path],
+    recipe: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+):
+    def load(name: str, overrides: object) -> Recipe:
+        raise ValueError(f"{name} is loaded")
+
+    monkeypatch.setattr(module, "load_recipe", load)
+
+    with pytest.raises(ValueError, match=f"{recipe} is loaded"):
+        table4(tmp_path, treebank=treebank, also=also, on_event=lambda event: None)
 
 
 def test_the_published_rows_are_table_4s():

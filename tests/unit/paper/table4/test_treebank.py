@@ -120,6 +120,18 @@ def test_a_missing_section_is_named(wsj: Path):
         read_treebank(wsj)
 
 
+def test_files_and_folders_without_trees_are_refused(wsj: Path, tmp_path: Path):
+    empty = wsj / "wsj" / "17" / "wsj_1701.mrg"
+    empty.write_text("\n")
+    (tmp_path / "parses").mkdir()
+
+    for path in (empty, tmp_path / "parses"):
+        with pytest.raises(ValueError, match=rf"{path.name} holds no trees: name a file"):
+            list(read_parsed([wsj / "wsj" / "02", path]))
+    with pytest.raises(ValueError, match=r"wsj_1701\.mrg holds no trees"):
+        read_treebank(wsj)
+
+
 def test_the_written_sides_belong_together_and_more_trees_are_only_trained_on(
     wsj: Path, tmp_path: Path
 ):
