@@ -53,9 +53,7 @@ def translate_texts(
             on_translation(translation)
     stored = [None if segment.run else remembered(segment.text) for segment in segments]
     translated = iter(
-        UnitTranslation(t.text, translator.alignment(t) if segment.align else "")
-        if text is None
-        else UnitTranslation(text)  # which the alignment of the model's translation does not fit
+        UnitTranslation(text or t.text, translator.alignment(t, text=text) if segment.align else "")
         for segment, t, text in zip(segments, translations, stored, strict=True)
     )
     return [

@@ -576,20 +576,29 @@ class Translator:
             for piece in pieces
         ]
 
-    def alignment(self, translation: Translation) -> str:
+    def alignment(self, translation: Translation, *, text: str | None = None) -> str:
         """Return the word alignment of a translation in Pharaoh format: "0-0 1-2".
 
         It is computed from the (first) model's attention. A sentence translated in parts has none.
+
+        Args:
+            translation: of this translator.
+            text: another translation of the same source, which is aligned in its place.
         """
-        text = self.tagged(tidy(translation.recased or translation.source))
-        ids, tag = self._tokenizer.encode(text), self._tokenizer.split_tag(text)[0]
-        if len(ids) == len(tag) or translation.parts > 1:
+        tagged = self.tagged(tidy(translation.recased or translation.source))
+        ids, tag = self._tokenizer.encode(tagged), self._tokenizer.split_tag(tagged)[0]
+        target, target_pieces = translation.ids, translation.pieces
+        if text is not None:
+            target = (*self._tokenizer.target.encode(tidy(text)), self._tokenizer.EOS)
+            target_pieces = tuple(self._tokenizer.target.pieces(target))
+        too_long = len(target) > self.model.config.longest
+        if len(ids) == len(tag) or translation.parts > 1 or too_long:
             return ""
         source = [*ids, self._tokenizer.EOS]
-        attention = cross_attention(self.model, source, translation.ids)
+        attention = cross_attention(self.model, source, target)
         # A tag is no word, as EOS is none.
         pieces = [EOS_PIECE] * len(tag) + self._tokenizer.pieces(source)[len(tag) :]
-        return to_pharaoh(align(attention, pieces, translation.pieces))
+        return to_pharaoh(align(attention, pieces, target_pieces))
 
     def _translation(
         self,

@@ -508,6 +508,16 @@ def test_an_alignment_links_each_word_of_the_translation(translator: Translator)
     assert all(0 <= source < 3 for source, _ in links)
 
 
+def test_another_translation_of_the_source_is_aligned_in_its_place(translator: Translator):
+    (result,) = translator.translate(["the red ball"])
+
+    assert translator.alignment(result, text=result.text) == translator.alignment(result)
+    words = "ein anderer ganz langer Text"
+    links = [link.split("-") for link in translator.alignment(result, text=words).split()]
+    assert {int(target) for _, target in links} <= {*range(len(words.split()))}
+    assert len(links) > len(result.text.split())
+
+
 def test_a_blank_line_and_one_in_parts_have_no_alignment(translator: Translator):
     long = "zwei Kinder spielen mit einem roten Ball im Garten am Fluss"
 

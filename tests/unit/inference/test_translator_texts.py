@@ -60,7 +60,8 @@ def test_alignments_are_computed_where_tags_need_them_alone(
 ):
     aligned: list[str] = []
 
-    def alignment(translation: Translation) -> str:
+    def alignment(translation: Translation, *, text: str | None) -> str:
+        assert text is None
         aligned.append(translation.source)
         return "0-2 1-1 2-0"
 
@@ -93,7 +94,7 @@ def test_progress_and_translations_are_told(translator: Translator):
     assert [item.source for item in seen] == ["red ball", "a {x} book", "a", "book"]
 
 
-def test_a_sentence_of_a_memory_takes_no_alignment_of_the_models(
+def test_a_sentence_of_a_memory_has_an_alignment_of_its_own(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ):
     looked_up: list[str] = []
@@ -102,13 +103,16 @@ def test_a_sentence_of_a_memory_takes_no_alignment_of_the_models(
         looked_up.append(text)
         return "den Ball rot" if text == "the red ball" else None
 
-    monkeypatch.setattr(translator, "alignment", lambda translation: "0-0 1-1 2-2")
+    def alignment(translation: Translation, *, text: str | None) -> str:
+        return "0-0 1-2 2-1" if text == "den Ball rot" else "0-0 1-1 2-2"
+
+    monkeypatch.setattr(translator, "alignment", alignment)
 
     (result,) = translate_texts(
         translator, ["<p>the <b>red</b> ball</p>"], markup="html", remembered=remembered
     )
 
-    assert result.text == "<p>the <b>red</b> ball</p>"  # its runs, not "den <b>Ball</b> rot"
+    assert result.text == "<p>den Ball <b>rot</b></p>"
     assert looked_up == ["the red ball"]  # once, and none of the runs
 
 
