@@ -30,7 +30,7 @@ from transduce.inference.confidence import calibrate, fragmentation
 from transduce.inference.engines.base import reference_engine
 from transduce.inference.engines.interface import IdPair
 from transduce.inference.translation import Translation
-from transduce.inference.translator import Translator
+from transduce.inference.translator import Translator, add_target_tag, find_target_tag
 from transduce.search.config import SearchConfig
 
 if TYPE_CHECKING:
@@ -223,8 +223,9 @@ def with_tags(bundle: Bundle, sources: Sequence[str], language: str) -> Sequence
     """Put the target language's tag before each source if the model has several directions."""
     if not bundle.directions:
         return sources
-    translator = Translator.from_bundle(bundle).to(language)
-    return [translator.tagged(source) for source in sources]
+    tokenizer, directions = bundle.tokenizer, bundle.directions
+    tag = find_target_tag(tokenizer, directions, language)
+    return [add_target_tag(source, tokenizer, directions, tag=tag) for source in sources]
 
 
 def perplexity_score(bundle: Bundle, sources: Sequence[str], references: Sequence[str]) -> Score:

@@ -97,8 +97,7 @@ class Translator:
         self._tokenizer = tokenizer
         self._reload: Callable[[], Translator] | None = None  # what `load` did
         self.directions = tuple(directions)
-        targets = {pair.target for pair in directions}
-        self._tag = tokenizer.find_tag(targets.pop()) if len(targets) == 1 else ""
+        self._tag = only_target_tag(tokenizer, directions)
         self.model, self.search = model, search
         self.confidence, self.engine_description = confidence, engine_description
 
@@ -240,16 +239,7 @@ class Translator:
         Raises:
             ValueError: if the model has several target languages and none was chosen (`to`).
         """
-        known = self._tokenizer.tags
-        if not known or not {*known.values()}.isdisjoint(self._tokenizer.split_tag(text)[0]):
-            return text
-        if not self._tag and self.directions:
-            targets = sorted({pair.target for pair in self.directions})
-            raise ValueError(
-                f"the model translates into {', '.join(targets)}: choose a target language (--to), "
-                f"or put its tag, such as {next(iter(known))}, before the text"
-            )
-        return f"{self._tag}{text}" if self._tag else text
+        return add_target_tag(text, self._tokenizer, self.directions, tag=self._tag)
 
     def __reduce__(self) -> tuple[Callable[[], "Translator"], tuple[()]]:
         if self._reload is None:
@@ -676,6 +666,38 @@ class Translator:
         decode = self._tokenizer.target.decode
         texts = (decode(hypothesis.ids).strip() for hypothesis in hypotheses)
         return " ".join(text for text in texts if text)
+
+
+def only_target_tag(tokenizer: Tokenizer, directions: Sequence[LanguagePair]) -> str:
+    """Return the tag of a model's target language; "" if it has several, or no tag."""
+    targets = {pair.target for pair in directions}
+    return tokenizer.find_tag(targets.pop()) if len(targets) == 1 else ""
+
+
+def add_target_tag(
+    text: str, tokenizer: Tokenizer, directions: Sequence[LanguagePair], *, tag: str
+) -> str:
+    """Put a target language's tag before a text that has none of a language.
+
+    Args:
+        text: a source.
+        tokenizer: of a model.
+        directions: of the same model; empty if it does not name them.
+        tag: from `find_target_tag` or `only_target_tag`.
+
+    Raises:
+        ValueError: if the model names several target languages and the tag is empty.
+    """
+    known = tokenizer.tags
+    if not known or not {*known.values()}.isdisjoint(tokenizer.split_tag(text)[0]):
+        return text
+    if not tag and directions:
+        targets = sorted({pair.target for pair in directions})
+        raise ValueError(
+            f"the model translates into {', '.join(targets)}: choose a target language (--to), "
+            f"or put its tag, such as {next(iter(known))}, before the text"
+        )
+    return f"{tag}{text}" if tag else text
 
 
 def find_target_tag(

@@ -7,7 +7,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.base import reference_engine
-from transduce.inference.translator import Translator
+from transduce.inference.translator import add_target_tag, only_target_tag
 from transduce.model.trace import trace
 from transduce.search.config import Request
 from transduce.visualization.attention_view import (
@@ -34,10 +34,11 @@ def trace_attention(bundle: Bundle, source: str, target: str | None = None) -> A
     Raises:
         ValueError: if a given side is blank or has more than `MAX_PIECES` pieces.
     """
-    tagged = tidy(source)
-    if tagged and bundle.tokenizer.tags:
-        tagged = Translator.from_bundle(bundle, engine="numpy").tagged(tagged)
-    source_ids = (*_encode(bundle.tokenizer, tagged, side="sentence"), Tokenizer.EOS)
+    tokenizer, directions, text = bundle.tokenizer, bundle.directions, tidy(source)
+    if text:
+        tag = only_target_tag(tokenizer, directions)
+        text = add_target_tag(text, tokenizer, directions, tag=tag)
+    source_ids = (*_encode(tokenizer, text, side="sentence"), Tokenizer.EOS)
     if target is None:
         target_ids = _translate(bundle, source_ids)
     else:
