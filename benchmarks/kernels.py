@@ -2,11 +2,11 @@
 
     .venv/bin/python benchmarks/kernels.py
 
-Attention, dropout and the loss in the shapes of a training update of the tiny model, forward and
-backward; complete updates with and without `keep_freed_memory`; and, if the processor supports
-bfloat16, small updates whose batches are padded to few shapes, or not. Updates are timed in
-subprocesses. Prints a table and writes benchmarks/results/kernels/record.json. Run nothing else at
-the same time.
+Attention, dropout and the loss in the shapes of a training update of the tiny model,
+forward and backward; complete updates with and without `keep_freed_memory`; and, if the processor
+supports bfloat16, small updates whose batches are padded to few shapes, or not. Updates are timed
+in subprocesses. Prints a table and writes benchmarks/results/kernels/record.json. Run nothing else
+at the same time.
 """
 
 import argparse
@@ -58,11 +58,14 @@ def main() -> None:
             "attention, 256 pieces": attention(length=256, rows=16),
             "attention, 64 pieces, bfloat16": attention(length=64, rows=64, dtype=torch.bfloat16),
             "attention, 256 pieces, bfloat16": attention(length=256, rows=16, dtype=torch.bfloat16),
-            "a mask, added": added_mask(),
+            "a mask, added": added_mask(torch.float32),
+            "a mask, added, bfloat16": added_mask(torch.bfloat16),
             "softmax, 13 pieces": short_rows(torch.float32),
             "softmax, 13 pieces, bfloat16": short_rows(torch.bfloat16),
-            "dropout": dropout(),
-            "loss, 8,000 pieces": loss(),
+            "dropout": dropout(torch.float32),
+            "dropout, bfloat16": dropout(torch.bfloat16),
+            "loss, 8,000 pieces": loss(torch.float32),
+            "loss, 8,000 pieces, bfloat16": loss(torch.bfloat16),
         }.items()
     ]
     rows.append({"what": "whole updates, memory held", **compare_updates("held", "returned")})
@@ -121,14 +124,15 @@ def attention(
     return fast, readable
 
 
-def added_mask() -> tuple[Function, Function]:
+def added_mask(dtype: torch.dtype) -> tuple[Function, Function]:
     """Padding masked by an addition to the scores, and by `masked_fill`."""
-    scores = torch.randn(ROWS, 4, LENGTH, LENGTH, requires_grad=True)
+    scores = torch.randn(ROWS, 4, LENGTH, LENGTH, dtype=dtype, requires_grad=True)
     mask = torch.arange(LENGTH) < torch.randint(LENGTH // 2, LENGTH + 1, (ROWS, 1, 1, 1))
 
     def added() -> None:
         masked = scores * 1.0  # a product's result, which may be overwritten
-        masked += torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+        rows = mask.expand(-1, -1, LENGTH, -1) if dtype == torch.bfloat16 else mask
+        masked += torch.zeros(rows.shape, dtype=dtype).masked_fill_(~rows, -torch.inf)
         masked.backward(scores.detach())
 
     def filled() -> None:
@@ -148,9 +152,9 @@ def short_rows(dtype: torch.dtype) -> tuple[Function, Function]:
     return lambda: backward(softmax(scores)), lambda: backward(scores.softmax(-1))
 
 
-def dropout() -> tuple[Function, Function]:
+def dropout(dtype: torch.dtype) -> tuple[Function, Function]:
     """Dropout of transduce and of torch: forward and backward pass."""
-    x = torch.randn(ROWS, LENGTH, 128, requires_grad=True)
+    x = torch.randn(ROWS, LENGTH, 128, dtype=dtype, requires_grad=True)
     fast_dropout = Dropout(0.25)
 
     def backward(dropped: Tensor) -> None:
@@ -159,9 +163,9 @@ def dropout() -> tuple[Function, Function]:
     return lambda: backward(fast_dropout(x)), lambda: backward(F.dropout(x, 0.25))
 
 
-def loss() -> tuple[Function, Function]:
+def loss(dtype: torch.dtype) -> tuple[Function, Function]:
     """Logits and loss in chunks, and at once."""
-    hidden = torch.randn(ROWS, LENGTH, 128, requires_grad=True)
+    hidden = torch.randn(ROWS, LENGTH, 128, dtype=dtype, requires_grad=True)
     weight = (torch.randn(VOCAB, 128) * 128**-0.5).requires_grad_()
     labels = torch.randint(0, VOCAB - 1, (ROWS, LENGTH))
 
@@ -169,7 +173,8 @@ def loss() -> tuple[Function, Function]:
         chunked_cross_entropy(hidden, weight, labels, smoothing=0.1).smoothed.backward()
 
     def readable() -> None:
-        cross_entropy(F.linear(hidden, weight), labels, smoothing=0.1).smoothed.backward()
+        logits = F.linear(hidden, weight.to(dtype)).float()
+        cross_entropy(logits, labels, smoothing=0.1).smoothed.backward()
 
     return fast, readable
 

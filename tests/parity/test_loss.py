@@ -40,18 +40,29 @@ def gradients(loss: Callable[[Tensor, Tensor, float], LossSums], smoothing: floa
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
-def test_both_sums_are_equal(smoothing: float):
-    hidden, embedding = drawn()
+@pytest.mark.parametrize("trained", [False, True])
+def test_both_sums_are_equal(smoothing: float, trained: bool):
+    hidden, embedding = (tensor.detach().requires_grad_(trained) for tensor in drawn())
 
     result, by_hand = chunked(hidden, embedding, smoothing), written(hidden, embedding, smoothing)
 
     torch.testing.assert_close(result.smoothed, by_hand.smoothed, rtol=1e-12, atol=0)
     torch.testing.assert_close(result.plain, by_hand.plain, rtol=1e-12, atol=0)
-    assert result.correct == by_hand.correct
+    assert result.correct.isnan() if trained else result.correct == by_hand.correct
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_excluded_piece_costs_no_infinity(dtype: torch.dtype):
+    hidden, embedding = (1e3 * tensor.detach().to(dtype).requires_grad_() for tensor in drawn())
+
+    loss = chunked(hidden, embedding, 0.1).smoothed
+
+    assert loss.isfinite()
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(loss, (hidden, embedding)))
 
 
 def test_pieces_with_the_highest_probability_are_counted():
-    hidden, embedding = drawn()
+    hidden, embedding = (tensor.detach() for tensor in drawn())
     best = (hidden @ embedding.T)[..., :-1].argmax(-1)
     target = best.masked_fill(len(embedding) - 1 == TARGET, len(embedding) - 1)
     target[0, 0] = (best[0, 0] + 1) % 10

@@ -175,6 +175,21 @@ def test_the_loss_of_logits_in_bfloat16_is_that_of_float32():
     torch.testing.assert_close(result.smoothed, written.smoothed, rtol=1e-4, atol=0)
 
 
+def test_rounded_probabilities_change_the_loss_of_training_little():
+    drawn = torch.Generator().manual_seed(0)
+    hidden = 3.0 * torch.randn(5, 31, 7, generator=drawn).bfloat16()
+    embedding = torch.randn(11, 7, generator=drawn).bfloat16()
+    target_out = torch.randint(0, 11, (5, 31), generator=drawn)
+
+    exact, trained = (
+        chunked_cross_entropy(states, embedding, target_out, smoothing=0.1)
+        for states in (hidden, hidden.requires_grad_())
+    )
+
+    torch.testing.assert_close(trained.plain, exact.plain, rtol=1e-4, atol=0)
+    torch.testing.assert_close(trained.smoothed, exact.smoothed, rtol=1e-4, atol=0)
+
+
 @pytest.mark.parametrize("cut", CUTS[1:], ids=["two", "three", "five"])
 def test_gradients_do_not_depend_on_the_cut(tiny: Transformer, cut: Sequence[Sequence[int]]):
     working = Bf16Replica(tiny)

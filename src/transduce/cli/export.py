@@ -187,17 +187,20 @@ def _write_and_prove(
 
 def _learn_shortlist(model: Path, bundle: "Bundle") -> "Shortlist":
     """Learn a shortlist from the run's training pairs, and report its coverage."""
+    from transduce.cli.progress import line_counter
     from transduce.export.shortlist import learn_shortlist
     from transduce.inference.translator import Translator
     from transduce.pipeline.prepared import open_prepared
 
+    print_stderr("learning a shortlist from the run's training pairs")
     prepared = open_prepared(model)
     pairs = prepared.validation[:_SHORTLIST_PAIRS]
     translations = Translator.load(model).translate(
         [pair.source for pair in pairs], retry_loops=False, token_scores=False
     )
     ids = [translation.ids for translation in translations]
-    learned = learn_shortlist(bundle, prepared.store, pairs, ids)
+    with line_counter() as count:
+        learned = learn_shortlist(bundle, prepared.store, pairs, ids, on_progress=count)
     print_stderr(str(learned))
     return learned.shortlist
 

@@ -113,9 +113,7 @@ def serve(
     server_settings = replace(server_settings, allow_hosts=hosts, keys=keys)
     if server_settings.processes > 1:  # they share the cores
         count = max(1, int(usable_cores()) // server_settings.processes)
-        os.environ.setdefault("OMP_NUM_THREADS", str(count))  # torch's
-        if engine != "torch" and not (workers or threads):
-            threads = count
+        os.environ.setdefault("OMP_NUM_THREADS", str(count))  # a limit for all engines
     load = partial(
         _load,
         models,

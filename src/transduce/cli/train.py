@@ -132,7 +132,7 @@ def train(
 
 
 @app.command()
-@with_corpus_options("source", "target")
+@with_corpus_options(*PAIR_OPTIONS, "validation")
 def tune(
     recipe: TrainingRecipe = None,
     *,

@@ -140,6 +140,8 @@ def _renamed(
     arrays: Mapping[str, np.ndarray], config: MarianConfig, path: Path
 ) -> Mapping[str, Tensor]:
     """Names of Hugging Face, matrices as output x input, a zero row and bias for PAD."""
+    if (layers := config.encoder_layers + config.decoder_layers) > len(arrays):
+        raise ValueError(f"{path} names {layers:,} layers, but has only {len(arrays)} tensors")
     shape = ModelConfig(encoder_layers=config.encoder_layers, decoder_layers=config.decoder_layers)
     names = {_npz_name(name): marian_name for name, marian_name, _ in tensor_map(shape)}
     tensors: dict[str, Tensor] = {}

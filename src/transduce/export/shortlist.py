@@ -8,7 +8,7 @@ references are covered less: their rare words would need most of the vocabulary.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
@@ -41,6 +41,9 @@ _MIN_ATTENTION = 0.03  # smaller attention weights are ignored
 _MEASURED = 512  # validation sources on which shortlist sizes are measured
 
 _IdPair = tuple[Sequence[int], Sequence[int]]
+
+_AttentionMass = tuple[Int64[np.ndarray, " entries"], Float64[np.ndarray, " entries"]]
+"""Keys source * vocab_size + target of the pieces of a sentence pair, and their attention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +90,12 @@ class _ValidationPair(NamedTuple):
 
 
 def learn_shortlist(
-    bundle: Bundle, store: Store, validation: Sequence[Pair], translations: Sequence[Sequence[int]]
+    bundle: Bundle,
+    store: Store,
+    validation: Sequence[Pair],
+    translations: Sequence[Sequence[int]],
+    *,
+    on_progress: Callable[[int], None] = lambda pairs: None,
 ) -> LearnedShortlist:
     """Learn a shortlist from a model and its training pairs.
 
@@ -96,6 +104,7 @@ def learn_shortlist(
         store: training pairs, encoded with its tokenizer.
         validation: held-out pairs.
         translations: ids of the model's own translation of each validation source.
+        on_progress: called with the number of training pairs that the model has read.
 
     Raises:
         ValueError: if the pairs were encoded with another tokenizer, or no validation pair is left.
@@ -119,27 +128,30 @@ def learn_shortlist(
         (store.source(index).tolist(), store.target(index).tolist())
         for index in range(0, len(store), step)
     ]
-    counts = _cooccurrences(bundle, training)
+    counts = _cooccurrences(bundle, training, on_progress)
     frequent = _by_frequency(store, tokenizer)
     sizes = [32 << shift for shift in range(32) if 32 << shift < len(frequent)] or [len(frequent)]
     candidates = (_build(counts, frequent, always, pairs) for always in sizes)
     return min(candidates, key=lambda learned: learned.batch)
 
 
-def _cooccurrences(bundle: Bundle, pairs: Sequence[_IdPair]) -> _Cooccurrences:
+def _cooccurrences(
+    bundle: Bundle, pairs: Sequence[_IdPair], on_progress: Callable[[int], None]
+) -> _Cooccurrences:
     """Run the model over the pairs and sum its attention per pair of pieces."""
     size = bundle.tokenizer.vocab_size
-    weights = [entry for batch in _batches(pairs) for entry in _attention(bundle, batch)]
+    weights: list[_AttentionMass] = []
+    for batch in _batches(pairs):
+        weights += _attention(bundle, batch)
+        on_progress(len(weights))
     keys, entries = np.unique(np.concatenate([key for key, _ in weights]), return_inverse=True)
     shares = np.bincount(entries, np.concatenate([weight for _, weight in weights]))
     sources, targets = keys // size, keys % size
     return _Cooccurrences(sources, targets, shares / np.bincount(sources, shares, size)[sources])
 
 
-def _attention(
-    bundle: Bundle, pairs: Sequence[_IdPair]
-) -> Iterator[tuple[Int64[np.ndarray, " entries"], Float64[np.ndarray, " entries"]]]:
-    """Yield, per pair, keys source * vocab_size + target and their attention weights."""
+def _attention(bundle: Bundle, pairs: Sequence[_IdPair]) -> Iterator[_AttentionMass]:
+    """Yield the attention of each pair."""
     sources, targets = zip(*pairs, strict=True)
     batch = collate(sources, targets, pad=bundle.tokenizer.pad, eos=EOS)
     mask = None if batch.source_mask is None else batch.source_mask.numpy()

@@ -87,6 +87,8 @@ def scaled_dot_product_attention_cpu(
         ahead = torch.full(scores.shape[-2:], -math.inf, dtype=scores.dtype, device=scores.device)
         scores += ahead.triu_(1)
     elif mask is not None:
+        if scores.dtype == torch.bfloat16:  # there torch is slow to add one short row to many
+            mask = mask.expand(-1, -1, scores.size(-2), -1)
         allowed = torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device)
         scores += allowed.masked_fill_(~mask, -math.inf)
     return drop(softmax(scores), dropout) @ values
@@ -137,5 +139,5 @@ def drop(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
     kept = levels.clamp_(first - 1, first).sub_(first - 1).to(x.dtype)
     scale = 2**16 / (2**16 - dropped)
     if x.dtype == torch.bfloat16:  # which would round the scale, by up to 0.4 %
-        return x * kept * scale
+        return (x * kept).mul_(scale)
     return x * kept.mul_(scale)  # in place: `kept` is ours

@@ -4,7 +4,9 @@ The smoothed target gives 1 - ε to the correct piece and spreads ε evenly over
 (the correct one among them, as torch does), which a model never has to predict.
 """
 
+import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -16,6 +18,9 @@ from transduce.model.transformer import Transformer
 
 CHUNK = 512
 """Target pieces whose logits exist at one time: with 8,000 pieces 16 MB instead of 130 MB."""
+
+_SMALLEST_PROB = torch.finfo(torch.float32).tiny
+"""In training, a piece that has underflowed costs the 87 nats of this probability."""
 
 _MAX_GPU_LOGITS = 1 << 26
 """Logits at one time on a GPU, where few large kernels are faster than many small ones."""
@@ -29,7 +34,9 @@ class LossSums(NamedTuple):
     plain: Float[Tensor, ""]
     """Negative log-likelihood, for perplexity. Carries no gradient."""
     correct: Float[Tensor, ""]
-    """Pieces that have the highest probability. Carries no gradient."""
+    """Pieces that have the highest probability. Carries no gradient; the chunked loss counts them
+    only where it computes none, as the count takes another pass over the logits, and else is NaN.
+    """
 
 
 def cross_entropy(
@@ -97,7 +104,9 @@ def chunked_cross_entropy(
     """
     real = target_out.flatten() != embedding.size(0) - 1
     rows, targets = hidden.flatten(0, 1)[real], target_out.flatten()[real]
-    return LossSums(*_Chunked.apply(rows, embedding, targets, smoothing))  # type: ignore[misc]
+    # Within the function torch says that weights need gradients, even under `no_grad`.
+    needs_grad = torch.is_grad_enabled() and (hidden.requires_grad or embedding.requires_grad)
+    return LossSums(*_Chunked.apply(rows, embedding, targets, smoothing, needs_grad))  # type: ignore[misc]
 
 
 def r_drop_loss(
@@ -154,21 +163,27 @@ class _Chunked(torch.autograd.Function):
         embedding: Tensor,
         targets: Tensor,
         smoothing: float,
+        needs_grad: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         chunks = _Chunks(rows, embedding)
         share, spike = smoothing / (len(embedding) - 1), 1.0 - smoothing
-        # Validation needs no gradients and does not pay for them.
-        needs_grad = any(ctx.needs_input_grad[:2])  # type: ignore[attr-defined]
         rows_grad = torch.empty_like(rows) if needs_grad else None
         pieces_grad = torch.zeros_like(embedding) if needs_grad else None
         smoothed, plain, best = (rows.new_zeros((), dtype=chunks.exact) for _ in range(3))
         for chunk in chunks.slices():
             part, correct = rows[chunk], targets[chunk, None]
-            logits = chunks.logits(part)
-            largest, correct_logits = logits.amax(-1, keepdim=True), logits.gather(1, correct)
-            best += (correct_logits >= largest).sum()
+            logits = chunks.product(part) if needs_grad else chunks.logits(part)
+            correct_logits = logits.gather(1, correct).to(chunks.exact)
+            # Logit and probability of one piece give log Z. The largest cannot underflow, but to
+            # look for it takes two passes over the logits.
+            known = correct_logits if needs_grad else logits.amax(-1, keepdim=True)
+            best += math.nan if needs_grad else (correct_logits >= known).sum()
             probs = torch.softmax(logits, -1, out=logits)
-            log_z = largest - probs.amax(-1, keepdim=True).log()  # the largest cannot underflow
+            if needs_grad:
+                known_probs = probs.gather(1, correct).to(chunks.exact).clamp_min(_SMALLEST_PROB)
+            else:
+                known_probs = probs.amax(-1, keepdim=True)
+            log_z = known - known_probs.log()
             negative_log_probs = log_z - correct_logits
             plain += negative_log_probs.sum()
             # The mean of -log p over all pieces is log Z - mean logit.
@@ -187,9 +202,9 @@ class _Chunked(torch.autograd.Function):
     @once_differentiable
     def backward(  # type: ignore[override]
         ctx: torch.autograd.function.FunctionCtx, *grads: Tensor
-    ) -> tuple[Tensor, Tensor, None, None]:
+    ) -> tuple[Tensor, Tensor, None, None, None]:
         rows_grad, pieces_grad = ctx.saved_tensors  # type: ignore[attr-defined]
-        return rows_grad * grads[0], pieces_grad * grads[0], None, None
+        return rows_grad * grads[0], pieces_grad * grads[0], None, None, None
 
 
 class _RDrop(torch.autograd.Function):
@@ -260,7 +275,7 @@ class _Chunks:
     """Products with the output matrix for a chunk of rows; all chunks share the memory.
 
     PAD keeps its column, as the lowest number: without it rows would have an odd length, which
-    slows a product. Where rows are of lower precision than float32, logits are copied to it.
+    slows a product.
     """
 
     def __init__(self, rows: Tensor, embedding: Tensor) -> None:
@@ -271,25 +286,28 @@ class _Chunks:
         self._total = embedding[: self._pad].sum(0, dtype=self.exact)
         self._rows, self._size = len(rows), chunk_size(embedding)
         self._block = rows.new_empty(min(self._size, len(rows)), len(embedding))
-        self.wide = (
-            self._block
-            if rows.dtype == self.exact
-            else torch.empty_like(self._block, dtype=self.exact)
-        )
-        """The logits of the last chunk."""
 
     def slices(self) -> Iterator[slice]:
         """Yield the rows of each chunk."""
         for start in range(0, self._rows, self._size):
             yield slice(start, start + self._size)
 
-    def logits(self, part: Tensor) -> Tensor:
-        """Multiply some rows by the output matrix, into the shared memory."""
+    @cached_property
+    def wide(self) -> Tensor:
+        """Memory for the exact logits of one chunk."""
+        same = self._block.dtype == self.exact
+        return self._block if same else torch.empty_like(self._block, dtype=self.exact)
+
+    def product(self, part: Tensor) -> Tensor:
+        """Multiply some rows by the output matrix: logits in the rows' precision."""
         logits = torch.mm(part, self._pieces.T, out=self._block[: len(part)])
-        if self.wide is not self._block:
-            logits = self.wide[: len(part)].copy_(logits)
-        logits[:, -1] = torch.finfo(self.exact).min  # not -inf: R-Drop subtracts logits
+        logits[:, -1] = torch.finfo(logits.dtype).min  # not -inf: R-Drop subtracts logits
         return logits
+
+    def logits(self, part: Tensor) -> Tensor:
+        """Return exact logits: those of `product`, copied where rows are of lower precision."""
+        logits = self.product(part)
+        return logits if logits.dtype == self.exact else self.wide[: len(part)].copy_(logits)
 
     def sum_of_logits(self, part: Tensor) -> Tensor:
         """Sum the logits of some rows over all rows and pieces, without PAD."""
@@ -299,7 +317,7 @@ class _Chunks:
         self, slope: Tensor, part: Tensor, part_grad: Tensor, pieces_grad: Tensor
     ) -> None:
         """Write the gradient of some rows, and add that of the output matrix, given the logits'."""
-        if self.wide is not self._block:
+        if slope.dtype != part.dtype:
             slope = self._block[: len(part)].copy_(slope)
         torch.mm(slope, self._pieces, out=part_grad)
         add_product(pieces_grad, slope.T, part)

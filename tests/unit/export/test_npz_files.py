@@ -96,6 +96,7 @@ def test_positions_are_marians(npz: Path):
         ({"transformer_decoder_dim_ffn": 18}, "has encoder_ffn_dim 17 but decoder_ffn_dim 18"),
         ({"dim_vocabs": [5, 6]}, "vocab_size"),
         ({"dim_emb": None}, "d_model"),
+        ({"enc_depth": 10**9}, r"names 1,000,000,\d+ layers, but has only \d+ tensors"),
         ({"enc_depth": 3}, r"has no tensor model\.encoder\.layers\.2"),
         ({"dim_emb": 24}, r"tensor .* is \[.*\], not \[.*\]"),
     ],

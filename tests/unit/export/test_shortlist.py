@@ -36,6 +36,15 @@ def learned(bundle: Bundle, corpus: Corpus) -> LearnedShortlist:
     return learn_shortlist(bundle, corpus.store, PAIRS, _translations(bundle))
 
 
+def test_progress_counts_training_pairs(bundle: Bundle, corpus: Corpus):
+    counts: list[int] = []
+
+    learn_shortlist(bundle, corpus.store, PAIRS, _translations(bundle), on_progress=counts.append)
+
+    assert counts == sorted(set(counts))
+    assert counts[-1] == len(corpus.store)
+
+
 def test_a_batch_is_looked_at_as_its_sentences_alone(bundle: Bundle):
     sources, targets = [(3, 5, 7), (11, 2)], [(4, 6), (8, 9, 10, 12)]
     batch = collate(sources, targets, pad=bundle.tokenizer.pad, eos=0)
@@ -93,7 +102,7 @@ def test_a_piece_allows_what_it_was_looked_at_for(
     ]
     even = [(s, t) for s, t in pairs if len(s) == len(t)]
 
-    given = learning._cooccurrences(bundle, even)
+    given = learning._cooccurrences(bundle, even, lambda pairs: None)
 
     expected = {(a, b) for s, t in even for a, b in zip(reversed(s), t, strict=True)}
     assert set(zip(given.sources.tolist(), given.targets.tolist(), strict=True)) == expected

@@ -1,6 +1,8 @@
 """A server's settings: what is refused, where keys are read, and who beats whom."""
 
 import math
+import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,23 @@ def test_without_the_packages_of_a_server_the_command_says_what_to_install(
     )
 
     refuses(transduce("serve", tmp_path), "uvicorn", "pip install 'transduce[serve]'")
+
+
+def test_processes_share_the_cores_by_a_limit_that_all_engines_read(
+    transduce: Transduce, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    works: list[partial[int]] = []
+
+    def record(work: partial[int], settings: ServerSettings) -> int:
+        works.append(work)
+        return settings.processes - 4
+
+    monkeypatch.setattr("transduce.cli.serve._serve", record)
+    monkeypatch.setattr("transduce.cli.serve.usable_cores", lambda: 8.0)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    assert transduce("serve", tmp_path, "--processes", "4").code == 0
+
+    assert os.environ["OMP_NUM_THREADS"] == "2"
+    (load,) = works[0].args
+    assert load.keywords["plan"] == (None, None)  # a plan is refused without CTranslate2
