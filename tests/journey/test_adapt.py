@@ -59,7 +59,8 @@ def test_a_better_model_replaces_the_old_one_and_can_be_taken_back(
     store = store_of(tmp_path / "memory.db", corrections(300))
     before = weights(folder / "model")
 
-    result = transduce("adapt", folder, "--corrections", store, "--max-loss", 100, *QUICK)
+    longer = ("--set", "train.updates=400")  # so that 40 pairs tell in any case
+    result = transduce("adapt", folder, "--corrections", store, "--max-loss", 100, *QUICK, *longer)
 
     assert result.code == 0, result.err
     assert result.out.endswith("the model was replaced\n")
