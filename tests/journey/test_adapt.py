@@ -56,10 +56,10 @@ def weights(folder: Path) -> str:
 def test_a_better_model_replaces_the_old_one_and_can_be_taken_back(
     folder: Path, tmp_path: Path, transduce: Transduce
 ) -> None:
-    store = store_of(tmp_path / "memory.db", corrections(300))
+    store = store_of(tmp_path / "memory.db", corrections(800))
     before = weights(folder / "model")
 
-    longer = ("--set", "train.updates=400")  # so that 40 pairs tell in any case
+    longer = ("--set", "train.updates=400")  # enough, and enough pairs, to tell in any case
     result = transduce("adapt", folder, "--corrections", store, "--max-loss", 100, *QUICK, *longer)
 
     assert result.code == 0, result.err
