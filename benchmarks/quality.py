@@ -4,9 +4,10 @@
 
 Each seed is one `transduce train` in a subprocess, which scores the test set once. Finished seeds
 are not trained again, so seeds can run separately, or one per core; a last call with all of them
-writes the record; the wall_seconds of a resumed seed are null. Writes benchmarks/results/RECIPE/:
-record.json, and for the first seed metrics.jsonl and the test hypotheses (further seeds: the same
-names with -seed-N).
+writes the record; the wall_seconds of a resumed seed are null. With --keep, seeds that the
+committed record holds for the same recipe are kept from there, so that a record can be completed
+on another machine. Writes benchmarks/results/RECIPE/: record.json, and for the first seed
+metrics.jsonl and the test hypotheses (further seeds: the same names with -seed-N).
 """
 
 import argparse
@@ -18,26 +19,34 @@ import sys
 import time
 from pathlib import Path
 
-from record import RESULTS, bleu_of, commit, header, machine, now, write
+from record import RESULTS, bleu_of, commit, header, hide_paths, machine, now, write
+
+from transduce.config import load_recipe, to_toml
 
 
 def main() -> None:
     """Run every seed, print a table, write the record."""
     arguments = parse()
+    first = arguments.seeds[0]
+    settings = [f"data.folder={arguments.folder}", f"train.seed={first}"]
+    recipe = to_toml(load_recipe(arguments.recipe, settings))
+    hidden = {arguments.folder: "CORPUS", str(arguments.runs): "RUNS"}
+    kept = kept_runs(arguments.recipe, hide_paths(recipe, hidden)) if arguments.keep else {}
     record = {
         **header("python " + " ".join(sys.argv), "sentencepiece", "sacrebleu"),
-        "recipe": "",
+        "recipe": recipe,
         "runs": [],
     }
     out = RESULTS / arguments.recipe
     out.mkdir(parents=True, exist_ok=True)
     for seed in arguments.seeds:
         run = arguments.runs / f"{arguments.recipe}-seed-{seed}"
-        record["runs"].append(train(arguments, seed=seed, run=run))
-        record["recipe"] = (run / "recipe.toml").read_text()
-        copy_outputs(run, out, suffix="" if seed == arguments.seeds[0] else f"-seed-{seed}")
+        if seed in kept:
+            record["runs"].append(kept[seed])
+        else:
+            record["runs"].append(train(arguments, seed=seed, run=run))
+            copy_outputs(run, out, suffix="" if seed == first else f"-seed-{seed}")
         record["test_bleu"] = summary(record["runs"])
-        hidden = {arguments.folder: "CORPUS", str(arguments.runs): "RUNS"}
         write(arguments.recipe, record, hide=hidden)
     print(table(record["runs"]))
 
@@ -49,7 +58,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--folder", required=True, help="folder of the corpus (data.folder)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the runs")
+    parser.add_argument("--keep", action="store_true", help="keep seeds of the committed record")
     return parser.parse_args()
+
+
+def kept_runs(name: str, recipe: str) -> dict[int, dict[str, object]]:
+    """Return the runs of the committed record by seed; its recipe must be the same."""
+    record = json.loads((RESULTS / name / "record.json").read_text())
+    if record["recipe"] != recipe:
+        raise SystemExit(f"{name}: the recipe of the committed record differs; leave out --keep")
+    return {run["seed"]: run for run in record["runs"]}
 
 
 def train(arguments: argparse.Namespace, *, seed: int, run: Path) -> dict[str, object]:
