@@ -20,7 +20,8 @@ A finished run is kept in results/equal-time/runs, to be committed, and not repe
 corpus have to be of processors of the same name. Scores are BLEU and chrF2 of sacreBLEU with 95 %
 intervals by bootstrap; differences to transduce are tested by paired bootstrap. Peers that pip has
 to fetch get environments of their own below --environments, once. Every run uses all cores, so
-nothing else should run meanwhile. Writes benchmarks/results/equal-time/record.json.
+nothing else should run meanwhile. Writes benchmarks/results/equal-time/record.json; for another
+time than 30 minutes the folder is equal-time-TIME.
 """
 
 import argparse
@@ -61,7 +62,8 @@ def main() -> None:
     }
     hidden = {pair.split("=", 1)[1]: pair.split("=", 1)[0].upper() for pair in arguments.corpus}
     hidden |= {str(arguments.folder): "RUNS", str(arguments.environments): "ENVIRONMENTS"}
-    write("equal-time", record, hide=hidden)
+    name = "equal-time" if arguments.time == "30m" else f"equal-time-{arguments.time}"
+    write(name, record, hide=hidden)
 
 
 def parse() -> argparse.Namespace:

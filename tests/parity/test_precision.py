@@ -162,6 +162,27 @@ def test_the_embeddings_gradient_is_added_up_over_chunks_in_float32(
     assert shared_error(short, exact) < 0.02
 
 
+@pytest.mark.parametrize("loss", [plain, twice])
+def test_loss_and_gradients_in_bfloat16_are_near_those_of_float32(
+    loss: Callable[[Tensor, Tensor, Tensor], Tensor],
+):
+    drawn = torch.Generator().manual_seed(0)
+    hidden = torch.randn(5, 31, 16, generator=drawn).bfloat16().float().requires_grad_()
+    embedding = torch.randn(301, 16, generator=drawn).bfloat16().float().requires_grad_()
+    target_out = torch.randint(0, 301, (5, 31), generator=drawn)
+    rounded = hidden.detach().bfloat16().requires_grad_()
+
+    exact = loss(hidden, embedding, target_out)
+    short = loss(rounded, embedding, target_out)
+
+    torch.testing.assert_close(short, exact, rtol=2e-3, atol=0)
+    exact_grads = torch.autograd.grad(exact, (hidden, embedding))
+    for grad, near in zip(
+        torch.autograd.grad(short, (rounded, embedding)), exact_grads, strict=True
+    ):
+        assert shared_error(grad.float(), near) < 0.02
+
+
 def test_the_loss_of_logits_in_bfloat16_is_that_of_float32():
     drawn = torch.Generator().manual_seed(0)
     hidden = 3.0 * torch.randn(5, 31, 7, generator=drawn).bfloat16()

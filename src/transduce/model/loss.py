@@ -208,7 +208,7 @@ class _Chunked(torch.autograd.Function):
 
 
 class _RDrop(torch.autograd.Function):
-    """Forward computes the gradients too.
+    """Forward computes the gradients too, as `_Chunked` does.
 
     With δ = logits of p - logits of q, which is log p - log q but for a constant a row, and E the
     mean under a distribution, KL(p ‖ q) + KL(q ‖ p) = E_p δ - E_q δ. Its gradient with respect to
@@ -228,36 +228,40 @@ class _RDrop(torch.autograd.Function):
         passes = [(first, torch.empty_like(first)), (second, torch.empty_like(second))]
         pieces_grad = torch.zeros_like(embedding)
         chunks, others = _Chunks(first, embedding), _Chunks(first, embedding)
-        difference, product = (torch.empty_like(chunks.wide) for _ in range(2))
+        difference, product = (chunks.empty_like_logits() for _ in range(2))
         loss = first.new_zeros((), dtype=chunks.exact)
         # Of α/4 (KL(p ‖ q) + KL(q ‖ p)) + CE / 2, CE split into a spike and a constant share.
         weight, spike = alpha / 4, (1.0 - smoothing) / 2
         share = smoothing / (2 * (len(embedding) - 1))
         for chunk in chunks.slices():
             correct = targets[chunk, None]
-            p, q = chunks.logits(first[chunk]), others.logits(second[chunk])
+            p, q = chunks.product(first[chunk]), others.product(second[chunk])
             delta, slope = difference[: len(p)], product[: len(p)]
             torch.sub(p, q, out=delta)
             for (rows, _), logits in zip(passes, (p, q), strict=True):
-                largest, correct_logits = logits.amax(-1, keepdim=True), logits.gather(1, correct)
+                correct_logits = logits.gather(1, correct).to(chunks.exact)
                 probs = torch.softmax(logits, -1, out=logits)
-                log_z = largest - probs.amax(-1, keepdim=True).log()
-                loss += spike * (log_z - correct_logits).sum() + smoothing / 2 * log_z.sum()
+                known_probs = probs.gather(1, correct).to(chunks.exact).clamp_min(_SMALLEST_PROB)
+                negative_log_probs = -known_probs.log()
+                log_z = correct_logits + negative_log_probs
+                loss += spike * negative_log_probs.sum() + smoothing / 2 * log_z.sum()
                 loss -= share * chunks.sum_of_logits(rows[chunk])
             for (rows, rows_grad), own, other, sign in (
                 (passes[0], p, q, 1.0),
                 (passes[1], q, p, -1.0),
             ):
-                # slope = own (1/2 + α/4 (1 + δ - E δ)) - α/4 other, with -δ in the second pass.
-                mean = torch.mul(own, delta, out=slope).sum(-1, keepdim=True)
+                mean = torch.mul(own, delta, out=slope).sum(-1, keepdim=True, dtype=chunks.exact)
                 loss += sign * weight * mean.sum()
-                torch.add(
-                    0.5 + weight - sign * weight * mean, delta, alpha=sign * weight, out=slope
-                )
-                slope.mul_(own).sub_(other, alpha=weight)
-                slope.scatter_add_(1, correct, slope.new_full(correct.shape, -spike))
+                # The gradient is own (1/2 + α/4 (1 + δ - E δ)) - α/4 other, with -δ in the second
+                # pass. Divided by -α/4 until the end it takes two passes over the logits.
+                factor = (0.5 / weight + 1.0 - sign * mean).to(own.dtype)
+                torch.add(factor, delta, alpha=sign, out=slope)
+                torch.addcmul(other, own, slope, value=-1.0, out=slope)
+                slope.scatter_add_(1, correct, slope.new_full(correct.shape, spike / weight))
                 chunks.add_gradients(slope, rows[chunk], rows_grad[chunk], pieces_grad)
+        pieces_grad *= -weight
         for rows, rows_grad in passes:
+            rows_grad *= -weight
             chunks.subtract_constant(share, rows, rows_grad, pieces_grad)
         ctx.save_for_backward(*(rows_grad for _, rows_grad in passes), pieces_grad)
         return loss
@@ -292,11 +296,14 @@ class _Chunks:
         for start in range(0, self._rows, self._size):
             yield slice(start, start + self._size)
 
+    def empty_like_logits(self) -> Tensor:
+        """Allocate more memory of the logits' size and precision."""
+        return torch.empty_like(self._block)
+
     @cached_property
-    def wide(self) -> Tensor:
+    def _wide(self) -> Tensor:
         """Memory for the exact logits of one chunk."""
-        same = self._block.dtype == self.exact
-        return self._block if same else torch.empty_like(self._block, dtype=self.exact)
+        return torch.empty_like(self._block, dtype=self.exact)
 
     def product(self, part: Tensor) -> Tensor:
         """Multiply some rows by the output matrix: logits in the rows' precision."""
@@ -307,7 +314,7 @@ class _Chunks:
     def logits(self, part: Tensor) -> Tensor:
         """Return exact logits: those of `product`, copied where rows are of lower precision."""
         logits = self.product(part)
-        return logits if logits.dtype == self.exact else self.wide[: len(part)].copy_(logits)
+        return logits if logits.dtype == self.exact else self._wide[: len(part)].copy_(logits)
 
     def sum_of_logits(self, part: Tensor) -> Tensor:
         """Sum the logits of some rows over all rows and pieces, without PAD."""
@@ -317,8 +324,6 @@ class _Chunks:
         self, slope: Tensor, part: Tensor, part_grad: Tensor, pieces_grad: Tensor
     ) -> None:
         """Write the gradient of some rows, and add that of the output matrix, given the logits'."""
-        if slope.dtype != part.dtype:
-            slope = self._block[: len(part)].copy_(slope)
         torch.mm(slope, self._pieces, out=part_grad)
         add_product(pieces_grad, slope.T, part)
 
