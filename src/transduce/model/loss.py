@@ -174,24 +174,21 @@ class _Chunked(torch.autograd.Function):
             part, correct = rows[chunk], targets[chunk, None]
             logits = chunks.product(part) if needs_grad else chunks.logits(part)
             correct_logits = logits.gather(1, correct).to(chunks.exact)
-            # Logit and probability of one piece give log Z. The largest cannot underflow, but to
-            # look for it takes two passes over the logits.
-            known = correct_logits if needs_grad else logits.amax(-1, keepdim=True)
-            best += math.nan if needs_grad else (correct_logits >= known).sum()
-            probs = torch.softmax(logits, -1, out=logits)
             if needs_grad:
-                known_probs = probs.gather(1, correct).to(chunks.exact).clamp_min(_SMALLEST_PROB)
-            else:
-                known_probs = probs.amax(-1, keepdim=True)
-            log_z = known - known_probs.log()
+                log_z = _softmax_in_place(logits, correct, correct_logits)
+                best += math.nan
+            else:  # exactly: the largest probability cannot underflow
+                largest = logits.amax(-1, keepdim=True)
+                best += (correct_logits >= largest).sum()
+                log_z = largest - torch.softmax(logits, -1, out=logits).amax(-1, keepdim=True).log()
             negative_log_probs = log_z - correct_logits
             plain += negative_log_probs.sum()
             # The mean of -log p over all pieces is log Z - mean logit.
             smoothed += spike * negative_log_probs.sum()
             smoothed += smoothing * log_z.sum() - share * chunks.sum_of_logits(part)
             if rows_grad is not None and pieces_grad is not None:
-                probs.scatter_add_(1, correct, probs.new_full(correct.shape, -spike))
-                chunks.add_gradients(probs, part, rows_grad[chunk], pieces_grad)
+                logits.scatter_add_(1, correct, logits.new_full(correct.shape, -spike))
+                chunks.add_gradients(logits, part, rows_grad[chunk], pieces_grad)
         if rows_grad is not None and pieces_grad is not None:
             chunks.subtract_constant(share, rows, rows_grad, pieces_grad)
             ctx.save_for_backward(rows_grad, pieces_grad)
@@ -240,10 +237,8 @@ class _RDrop(torch.autograd.Function):
             torch.sub(p, q, out=delta)
             for (rows, _), logits in zip(passes, (p, q), strict=True):
                 correct_logits = logits.gather(1, correct).to(chunks.exact)
-                probs = torch.softmax(logits, -1, out=logits)
-                known_probs = probs.gather(1, correct).to(chunks.exact).clamp_min(_SMALLEST_PROB)
-                negative_log_probs = -known_probs.log()
-                log_z = correct_logits + negative_log_probs
+                log_z = _softmax_in_place(logits, correct, correct_logits)
+                negative_log_probs = log_z - correct_logits
                 loss += spike * negative_log_probs.sum() + smoothing / 2 * log_z.sum()
                 loss -= share * chunks.sum_of_logits(rows[chunk])
             for (rows, rows_grad), own, other, sign in (
@@ -333,6 +328,22 @@ class _Chunks:
         """Subtract the gradient of `share` times the sum of all logits."""
         rows_grad -= share * self._total
         pieces_grad[: self._pad] -= share * rows.sum(0, dtype=self.exact)
+
+
+def _softmax_in_place(logits: Tensor, correct: Tensor, correct_logits: Tensor) -> Tensor:
+    """Overwrite logits by their probabilities; return log Z of each row, in float32 or better.
+
+    Logit and probability of one piece give log Z. To look for the largest piece would take two more
+    passes over the logits; the correct one may underflow, and then has `_SMALLEST_PROB`.
+
+    Args:
+        logits: of a chunk of rows.
+        correct: a piece of each row, in one column.
+        correct_logits: the exact logits of these pieces.
+    """
+    probs = torch.softmax(logits, -1, out=logits)
+    known_probs = probs.gather(1, correct).to(correct_logits.dtype).clamp_min(_SMALLEST_PROB)
+    return correct_logits - known_probs.log()
 
 
 def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
