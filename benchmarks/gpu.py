@@ -41,8 +41,9 @@ from transduce.data.config import BatchConfig
 from transduce.data.sampler import Sampler, SamplerState
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
+from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import Bf16Replica, choose_precision, make_replica
+from transduce.train.precision import choose_precision, make_replica
 from transduce.train.step import LossSettings, train_step
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
@@ -236,10 +237,7 @@ def make_systems(
     def our_update(*, fused: bool) -> Update:
         torch.manual_seed(1)
         model = build_model(shape, vocabulary).to(device).train()
-        replica = make_replica(model, config)
-        if replica and not fused:
-            replica.graphs = None
-        return training_update(model, config, replica)
+        return training_update(model, config, fused=fused)
 
     yield "ours", our_update(fused=True)
     yield "ours, unfused", our_update(fused=False)
@@ -255,9 +253,10 @@ def make_systems(
             yield f"transformers{suffix}", update
 
 
-def training_update(model: Transformer, config: TrainConfig, replica: Bf16Replica | None) -> Update:
-    """Return the update of `transduce train`."""
-    optimizers = make_optimizers(model, config)
+def training_update(model: Transformer, config: TrainConfig, *, fused: bool) -> Update:
+    """Return the update of `transduce train`, with fused passes or without."""
+    optimizers, replica = make_optimizers(model, config), make_replica(model, config)
+    passes = make_fused_passes(model, config, replica) if fused else None
 
     def update(batch: Batch) -> None:
         train_step(
@@ -267,6 +266,7 @@ def training_update(model: Transformer, config: TrainConfig, replica: Bf16Replic
             rates=[RATE] * len(optimizers),
             loss=LossSettings(smoothing=config.label_smoothing, r_drop=config.r_drop),
             replica=replica,
+            passes=passes,
         )
 
     return update

@@ -43,7 +43,7 @@ from transduce.model.kernels import Dropout
 from transduce.model.transformer import Transformer
 from transduce.pipeline.prepared import open_prepared
 from transduce.train.config import TrainConfig
-from transduce.train.precision import Bf16Replica, make_replica
+from transduce.train.precision import Bf16Replica
 
 PAIRS = 4_500_000
 """Pairs of WMT 2014 English-German (section 5.1)."""
@@ -141,7 +141,7 @@ def count_operators(case: Case, pairs: np.ndarray) -> int:
     batch = random_batch(case.lengths[pairs], pad=config.pad, rng=rng)
     with gpu_code_paths(config.vocab_size):
         train = replace(case.train, precision="bfloat16")
-        update = training_update(model, train, make_replica(model, train))
+        update = training_update(model, train, fused=False)
         update(batch)
         with OperatorCounter() as calls:
             update(batch)

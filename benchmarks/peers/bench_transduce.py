@@ -9,6 +9,7 @@ from transduce.io.machine import keep_freed_memory
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
+from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import choose_precision, make_replica
 from transduce.train.step import LossSettings, train_step
@@ -45,6 +46,7 @@ def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
     model = build_model(shape, corpus.vocabulary)
     config = TrainConfig(beta1=BETAS[0], beta2=BETAS[1], epsilon=EPSILON, precision=precision)
     optimizers, replica = make_optimizers(model, config), make_replica(model, config)
+    passes = make_fused_passes(model, config, replica)
     model.train()
 
     def update(batch: loop.Ready) -> None:
@@ -55,6 +57,7 @@ def build(shape: Shape, corpus: loop.Corpus, precision: str) -> loop.Update:
             rates=[RATE],
             loss=LossSettings(smoothing=SMOOTHING),
             replica=replica,
+            passes=passes,
         )
 
     return update

@@ -27,6 +27,7 @@ from transduce.model.layers import AddNorm, FeedForward
 from transduce.model.loss import chunked_cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
+from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import learning_rates, make_optimizers
 from transduce.train.precision import choose_precision, make_replica
 from transduce.train.step import LossSettings, train_step
@@ -59,6 +60,7 @@ class TransduceLearner:
         self.model, self.corpus = model, corpus
         self.optimizers = make_optimizers(model, config)
         self.replica = make_replica(model, config)
+        self.passes = make_fused_passes(model, config, self.replica)
 
     def learn(self, batch: loop.Ready, rate: float) -> None:
         train_step(
@@ -68,6 +70,7 @@ class TransduceLearner:
             rates=[rate],
             loss=LossSettings(smoothing=SMOOTHING),
             replica=self.replica,
+            passes=self.passes,
         )
 
     def nats(self, batch: loop.Ready) -> Tensor:

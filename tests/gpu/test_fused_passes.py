@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.gpu.device import CONFIG, DEVICE, distance
-from tests.unit.train.test_cuda_graphs import random_batch
+from tests.unit.train.test_fused_passes import random_batch
 from torch import Tensor
 
 from transduce.model.fused_layers import PackedBatch, fused_loss, supports_fused_layers
 from transduce.model.loss import cross_entropy
 from transduce.model.transformer import Transformer, in_bfloat16
 from transduce.train.config import TrainConfig
-from transduce.train.cuda_graphs import pack_batch
+from transduce.train.fused_passes import GraphedPasses, make_fused_passes, pack_batch
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import make_replica
 from transduce.train.step import LossSettings, batch_loss, train_step
@@ -67,10 +67,7 @@ def test_training_with_graphs_is_training_without(smoothing: float):
         torch.manual_seed(1)
         model = Transformer(CONFIG).to(DEVICE).train()
         replica, optimizers = make_replica(model, config), make_optimizers(model, config)
-        assert replica is not None
-        assert replica.graphs is not None
-        if not graphs:
-            replica.graphs = None
+        passes = make_fused_passes(model, config, replica) if graphs else None
         losses = [
             train_step(
                 model,
@@ -79,13 +76,15 @@ def test_training_with_graphs_is_training_without(smoothing: float):
                 rates=[1e-3],
                 loss=LossSettings(smoothing=smoothing),
                 replica=replica,
+                passes=passes,
             )
             for batch in batches
         ]
         assert losses[-1].loss_sum.item() < losses[0].loss_sum.item()
         means.append(losses[-1].loss_sum.item() / losses[-1].tokens)
-        if replica.graphs:
-            assert sum(map(bool, replica.graphs._recorded.values())) > 1
+        if graphs:
+            assert isinstance(passes, GraphedPasses)
+            assert sum(map(bool, passes._recorded.values())) > 1
     assert means[0] == pytest.approx(means[1], rel=2e-3)
 
 
@@ -93,22 +92,20 @@ def test_training_with_graphs_is_training_without(smoothing: float):
 def test_a_replayed_pass_adds_the_gradients_of_one_that_is_not_recorded():
     torch.manual_seed(1)
     model = Transformer(CONFIG).to(DEVICE).train()
-    replica = make_replica(model, TrainConfig())
-    assert replica is not None
-    assert replica.graphs is not None
+    passes = make_passes(model)
     batches = [random_batch(rows=64, longest=20, seed=seed) for seed in range(4)]
     grads: list[dict[str, Tensor]] = []
     for _ in range(3):  # made, recorded, replayed
-        replica.graphs.zero_grads()
+        passes.zero_grads()
         for batch in batches:
             packed = pack_batch(batch, pad=98)
             assert packed is not None
-            replica.graphs.add_gradients(packed, tokens=2000)
+            passes.add_gradients(packed, tokens=2000)
         named = model.named_parameters()
         grads.append(
             {name: weight.grad.clone() for name, weight in named if weight.grad is not None}
         )
-    assert any(replica.graphs._recorded.values())
+    assert any(passes._recorded.values())
     for name, grad in grads[0].items():
         assert grad.norm() > 0, name
         for other in grads[1:]:  # atomic additions have no order
@@ -121,11 +118,12 @@ def test_an_update_that_is_not_finite_is_skipped_on_the_device(bad: float):
     torch.manual_seed(1)
     model, config = Transformer(CONFIG).to(DEVICE).train(), TrainConfig()
     replica, optimizers = make_replica(model, config), make_optimizers(model, config)
+    passes = make_fused_passes(model, config, replica)
     batch = random_batch(rows=20, longest=12)
 
     def step() -> bool:
         return train_step(
-            model, [batch], optimizers=optimizers, rates=[1e-3], replica=replica
+            model, [batch], optimizers=optimizers, rates=[1e-3], replica=replica, passes=passes
         ).skipped
 
     assert not step()
@@ -147,21 +145,19 @@ def test_an_update_that_is_not_finite_is_skipped_on_the_device(bad: float):
 def test_dropout_is_drawn_anew_by_every_replay():
     torch.manual_seed(1)
     model = Transformer(replace(CONFIG, dropout=0.3)).to(DEVICE)
-    replica = make_replica(model.train(), TrainConfig())
-    assert replica is not None
-    assert replica.graphs is not None
-    replica.graphs.zero_grads()
+    passes = make_passes(model.train())
+    passes.zero_grads()
     batch = random_batch(rows=20, longest=12)
     losses: list[float] = []
     for _ in range(6):
         packed = pack_batch(batch, pad=98)
         assert packed is not None
-        losses.append(replica.graphs.add_gradients(packed, tokens=batch.target_tokens).item())
+        losses.append(passes.add_gradients(packed, tokens=batch.target_tokens).item())
     assert len(set(losses)) == 6
     torch.manual_seed(3)
     packed = pack_batch(batch, pad=98)
     assert packed is not None
-    repeated = [replica.graphs.add_gradients(packed, tokens=9).item() for _ in range(2)]
+    repeated = [passes.add_gradients(packed, tokens=9).item() for _ in range(2)]
     assert repeated[0] == pytest.approx(repeated[1], rel=1e-3)
 
 
@@ -174,6 +170,12 @@ def test_dropout_is_drawn_anew_by_every_replay():
 def test_other_models_are_passed_as_they_are_written(departures: dict[str, object]):
     model = Transformer(replace(CONFIG, **departures)).to(DEVICE)  # type: ignore[arg-type]
     assert not supports_fused_layers(in_bfloat16(model, embedding=False))
-    replica = make_replica(model, TrainConfig())
-    assert replica is not None
-    assert replica.graphs is None
+    config = TrainConfig()
+    assert make_fused_passes(model, config, make_replica(model, config)) is None
+
+
+def make_passes(model: Transformer) -> GraphedPasses:
+    config = TrainConfig()
+    passes = make_fused_passes(model, config, make_replica(model, config))
+    assert isinstance(passes, GraphedPasses)
+    return passes

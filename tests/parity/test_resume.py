@@ -9,6 +9,7 @@ from tests.conftest import Corpus
 
 from transduce.data.loader import Loader
 from transduce.model.config import ModelConfig
+from transduce.model.cpp_library import load_kernels
 from transduce.model.transformer import Transformer
 from transduce.train.checkpoint import EMA_WEIGHTS, WEIGHTS, load_weights
 from transduce.train.config import TrainConfig
@@ -50,11 +51,23 @@ REGIMES = {
 }
 
 
-@pytest.mark.parametrize("sampling", [0.0, 0.3])
+WIDE = {"d_model": 32, "heads": 2, "d_k": 16, "d_v": 16, "d_ff": 32}
+"""A shape that has fused kernels."""
+
+
+@pytest.mark.parametrize(
+    ("sampling", "shape"), [(0.0, {}), (0.3, {}), (0.0, WIDE)], ids=["", "sampling", "fused"]
+)
 @pytest.mark.parametrize("regime", REGIMES)
 def test_resumed_training_is_uninterrupted_training_bit_for_bit(
-    corpus: Corpus, config: ModelConfig, tmp_path: Path, regime: str, sampling: float
+    corpus: Corpus,
+    config: ModelConfig,
+    tmp_path: Path,
+    regime: str,
+    sampling: float,
+    shape: dict[str, int],
 ):
+    config = replace(config, **shape)
     training = replace(REGIMES[regime], updates=10, validate_every=2, weight_decay=0.1, log_every=1)
 
     def loader() -> Loader:
@@ -67,6 +80,7 @@ def test_resumed_training_is_uninterrupted_training_bit_for_bit(
             sit(loader(), config, training, folder=cut_short, stop_at=5)
         resumed = sit(loader(), config, training, folder=cut_short)
 
+    assert ("fused" in resumed.state.precision) == bool(shape and load_kernels().library)
     assert replace(resumed.state, seconds=0.0) == replace(straight.state, seconds=0.0)
     for name in (WEIGHTS, EMA_WEIGHTS) if training.ema else (WEIGHTS,):
         resumed_weights, straight_weights = (

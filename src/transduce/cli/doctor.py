@@ -118,6 +118,7 @@ def diagnose() -> DoctorReport:
         ("Machine", "processor", _processor),
         ("Machine", "cores", lambda: Diagnosis(f"{usable_cores():g} for this process")),
         *((("Machine", "threads", _threads),) if torch else ()),
+        *((("Machine", "fused kernels", _kernels),) if torch else ()),
         ("Machine", "memory", _memory),
         *((("Machine", "CUDA devices", _cuda),) if torch else ()),
         ("System", "disk", _disk),
@@ -207,6 +208,15 @@ def _threads() -> Diagnosis:
         advice = f"they compete for cores; train with --set {threads_setting}"
         return Diagnosis(f"{threads}, more than cores", "note", advice)
     return Diagnosis(f"{threads}, unless train.intra_op_threads is set")
+
+
+def _kernels() -> Diagnosis:
+    from transduce.model.cpp_library import load_kernels
+
+    reason = load_kernels().reason
+    if not reason:
+        return Diagnosis("compiled for this processor")
+    return Diagnosis(f"none: {reason}", "note", "training on this CPU takes longer without them")
 
 
 def _memory() -> Diagnosis:

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +41,14 @@ def processor_name() -> str:
     text = info.read_text() if info.is_file() else ""
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
     return match[1] if match else platform.processor()
+
+
+def processor_features() -> str:
+    """Return the processor's features as Linux names them; empty if unknown."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text() if info.is_file() else ""
+    match = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M)
+    return match[1] if match else ""
 
 
 def usable_cores() -> float:
@@ -112,6 +120,25 @@ def environment_variable(name: str, value: str) -> Generator[None]:
             os.environ.pop(name, None)
         else:
             os.environ[name] = before
+
+
+def user_cache(environment: Mapping[str, str], *, system: str, home: Path) -> Path:
+    """Return the user's cache folder: TRANSDUCE_CACHE, or the system's standard location.
+
+    Args:
+        environment: environment variables.
+        system: `sys.platform`.
+        home: the user's home folder.
+    """
+    if override := environment.get("TRANSDUCE_CACHE"):
+        return Path(override)
+    if system == "win32":
+        local = environment.get("LOCALAPPDATA")
+        return (Path(local) if local else home / "AppData" / "Local") / "transduce" / "cache"
+    if system == "darwin":
+        return home / "Library" / "Caches" / "transduce"
+    xdg = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (xdg if xdg.is_absolute() else home / ".cache") / "transduce"
 
 
 def commit() -> str:

@@ -1,15 +1,18 @@
-"""Training passes in few GPU kernels, in bfloat16, over sentences without padding.
+"""Training passes in few kernels, over sentences without padding.
 
 Beside its matrix products a layer is bound by memory bandwidth. Here bias, dropout, residual
 connection and normalisation are one kernel, attention another, and projections of the same input
 one product. Sentences lie one after the other ("packed"), so that the shape of a batch is given by
-its numbers of pieces; rounded up, these make few shapes, and `train.cuda_graphs` records a pass for
-each. Weights are those of the model's own modules; tests/gpu holds the pass to
-`Transformer.hidden_states` and to `loss.cross_entropy`.
+its numbers of pieces; rounded up, these make few shapes, since for each a CPU compiles its bfloat16
+products, and a GPU records a pass (`train.fused_passes`).
+
+Kernels are those of `cpp_kernels` on a CPU, of `triton_kernels` on a GPU. Weights are those of the
+model's own modules; tests/parity and tests/gpu hold the pass to `Transformer.hidden_states` and to
+`loss.cross_entropy`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import count
@@ -21,14 +24,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transduce.model.attention import Attention
+from transduce.model.cpp_library import load_kernels
 from transduce.model.layers import FeedForward, Positions
+from transduce.model.loss import CHUNK
 from transduce.model.transformer import Transformer
 
 MAX_LENGTH = 256
-"""Pieces of a side, EOS counted, up to which a sentence fits the attention kernel."""
+"""Pieces of a side, EOS counted, up to which a sentence fits the attention kernel of a GPU."""
 
 _MIN_HEAD = 16
-"""Width of a head that the matrix units of a GPU need."""
+"""Width of a head that the matrix units of a GPU need, and the vectors of a CPU."""
+
+CPU_LANES = 16
+"""Numbers that the kernels for CPUs take at a time."""
 
 _MIN_CAPABILITY = (8, 0)
 """Compute capability of the first GPUs with bfloat16."""
@@ -95,33 +103,57 @@ class PackedBatch(NamedTuple):
 
 
 def supports_fused_layers(model: Transformer) -> bool:
-    """Return whether there are fused kernels for this model, in its precision on its device."""
+    """Return whether there are fused kernels for this model, in its precision on its device.
+
+    On a CPU they are compiled first, where that was not done before.
+    """
     config, weight = model.config, next(iter(model.encoder)).feed_forward.inner.weight
-    return (
-        weight.is_cuda
-        and weight.dtype == torch.bfloat16
-        and find_spec("triton") is not None
-        and torch.cuda.get_device_capability(weight.device) >= _MIN_CAPABILITY
-        and config.d_k == config.d_v >= _MIN_HEAD
-        and config.d_k & (config.d_k - 1) == 0  # a power of two
+    supported = (
+        config.d_k == config.d_v >= _MIN_HEAD
         and config.heads * config.d_k == config.d_model
         and config.positions == "sinusoid"
         and not (config.radius or config.attention_dropout or config.output_bias)
+        and model.embedding.weight.dtype == torch.float32
+    )
+    if weight.device.type == "cpu":
+        return (
+            supported
+            and weight.dtype in (torch.float32, torch.bfloat16)
+            and config.d_k % CPU_LANES == config.d_ff % CPU_LANES == 0
+            and load_kernels().library is not None
+        )
+    return (
+        supported
+        and config.d_k & (config.d_k - 1) == 0  # a power of two
+        and weight.is_cuda
+        and weight.dtype == torch.bfloat16
+        and find_spec("triton") is not None
+        and torch.cuda.get_device_capability(weight.device) >= _MIN_CAPABILITY
     )
 
 
-def fused_loss(model: Transformer, batch: PackedBatch, *, smoothing: float) -> Float[Tensor, ""]:
+def fused_loss(
+    model: Transformer, batch: PackedBatch, *, smoothing: float, r_drop: float = 0.0
+) -> Float[Tensor, ""]:
     """Return the label-smoothed loss, summed over target pieces, as `chunked_cross_entropy` does.
 
     Args:
         model: one that `supports_fused_layers`.
-        batch: on the model's device.
+        batch: on the model's device; for R-Drop all sentences twice, the second time at the end.
         smoothing: ε.
+        r_drop: α of R-Drop, on a CPU; 0 is the loss without it.
     """
     hidden = model.scale_hidden(fused_hidden_states(model, batch))
-    matrix = model.output_matrix
-    chunk = max(512, _MAX_LOGITS // len(matrix))
-    return _kernels().CrossEntropy.apply(hidden, matrix, batch.target_out, smoothing, chunk)
+    matrix, targets = model.output_matrix, batch.target_out
+    kernels = _kernels(hidden)
+    chunk = CHUNK if matrix.device.type == "cpu" else max(CHUNK, _MAX_LOGITS // len(matrix))
+    if r_drop:
+        tokens = int((targets != len(matrix) - 1).sum()) // 2  # PAD follows
+        first, second = hidden[:tokens], hidden[tokens : 2 * tokens]
+        return kernels.RDrop.apply(
+            first, second, matrix, targets[:tokens], smoothing, r_drop, chunk
+        )
+    return kernels.CrossEntropy.apply(hidden, matrix, targets, smoothing, chunk)
 
 
 def fused_hidden_states(model: Transformer, batch: PackedBatch) -> Float[Tensor, "pieces d_model"]:
@@ -131,7 +163,7 @@ def fused_hidden_states(model: Transformer, batch: PackedBatch) -> Float[Tensor,
         model: one that `supports_fused_layers`.
         batch: on the model's device.
     """
-    source, target, stack = batch.source, batch.target, _Stack(model, batch.seed)
+    source, target, stack = batch.source, batch.target, _Stack(model, batch)
     widths = batch.shape.longest
     within = partial(_self_attention, side=source, longest=widths[0], causal=False)
     encoder: list[Sublayer] = []
@@ -173,8 +205,8 @@ Sublayer = tuple[nn.LayerNorm, Callable[[Tensor], SublayerOutput]]
 class _Stack:
     """Runs sub-layers inside their residual connections, with the dropout of one pass."""
 
-    def __init__(self, model: Transformer, seed: Tensor) -> None:
-        self._model, self._seed = model, seed
+    def __init__(self, model: Transformer, batch: PackedBatch) -> None:
+        self._model, self._seed, self._longest = model, batch.seed, max(batch.shape.longest)
         self._dropout = model.config.dropout if model.training else 0.0
         self._streams: Iterator[int] = count()  # every dropout of a pass has a number
 
@@ -182,11 +214,11 @@ class _Stack:
         """Embed pieces as `Transformer.embed` does."""
         config, positions = self._model.config, self._model.positions
         assert isinstance(positions, Positions)
-        table = positions.rows(min(MAX_LENGTH, positions.table.size(0)))
+        table = positions.rows(self._longest)
         factor = config.d_model**0.5 if config.scale == "embedding" else 1.0
         dtype = next(iter(self._model.encoder)).feed_forward.inner.weight.dtype
         random = self._dropout, self._seed, next(self._streams)
-        return _kernels().Embed.apply(
+        return _kernels(side.ids).Embed.apply(
             side.ids, side.positions, embedding.weight, table, factor, dtype, *random
         )
 
@@ -210,7 +242,7 @@ class _Stack:
         """Return the sum, and the sum normalised twice, for two readers."""
         gain, offset, epsilon = norm.weight, norm.bias, norm.eps
         random = self._dropout, self._seed, next(self._streams)
-        return _kernels().FusedAddNorm.apply(x, *y, gain, offset, epsilon, *random)
+        return _kernels(x).FusedAddNorm.apply(x, *y, gain, offset, epsilon, *random)
 
 
 def _self_attention(
@@ -219,7 +251,9 @@ def _self_attention(
     packed = _project(x, attention.query, attention.key, attention.value)
     starts = side.starts, side.starts
     widths = longest, longest
-    heads = _kernels().PackedAttention.apply(packed, None, *starts, widths, attention.heads, causal)
+    heads = _kernels(x).PackedAttention.apply(
+        packed, None, *starts, widths, attention.heads, causal
+    )
     return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
 
 
@@ -232,7 +266,7 @@ def _cross_attention(
     longest: tuple[int, int],
 ) -> SublayerOutput:
     packed = _project(memory, attention.key, attention.value)
-    heads = _kernels().PackedAttention.apply(
+    heads = _kernels(x).PackedAttention.apply(
         attention.query(x), packed, *starts, longest, attention.heads, False
     )
     return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
@@ -242,7 +276,7 @@ def _feed_forward(layer: FeedForward, x: Tensor) -> SublayerOutput:
     if layer.activation is not F.relu or layer.dropout:
         return SublayerOutput(layer(x), None)
     inner, outer = layer.inner, layer.outer
-    values = _kernels().FusedFeedForward.apply(x, inner.weight, inner.bias, outer.weight)
+    values = _kernels(x).FusedFeedForward.apply(x, inner.weight, inner.bias, outer.weight)
     return SublayerOutput(values, outer.bias)
 
 
@@ -253,7 +287,7 @@ def _project(x: Tensor, *maps: nn.Linear) -> Tensor:
     return F.linear(x, torch.cat([linear.weight for linear in maps]), bias)
 
 
-@cache
-def _kernels() -> Any:
-    """Return the module of kernels, which needs Triton."""
-    return import_module("transduce.model.triton_kernels")
+def _kernels(x: Tensor) -> Any:
+    """Return the module of kernels for a tensor's device."""
+    name = "cpp_kernels" if x.device.type == "cpu" else "triton_kernels"
+    return import_module(f"transduce.model.{name}")

@@ -35,6 +35,7 @@ from transduce.evaluation.scoring import RunResult
 from transduce.io.atomic_folder import recover_interrupted
 from transduce.io.lock import exclusive_lock
 from transduce.io.machine import keep_freed_memory, peak_memory
+from transduce.model.cpp_library import load_kernels
 from transduce.model.transformer import Transformer
 from transduce.pipeline.defaults import NO_PLAN, EpochPlan, describe_updates, schedule_plan
 from transduce.pipeline.finetune import StartModel
@@ -219,6 +220,8 @@ class _Run(NamedTuple):
         if precision.reason:
             text = f"computing in {precision.name}: {precision.reason} (train.precision)"
             self.on_event(LogMessage(text))
+        if device.type == "cpu" and (reason := load_kernels().reason):
+            self.on_event(LogMessage(f"without fused kernels, so updates take longer: {reason}"))
 
     def fit_time(
         self, device: torch.device, *, plan: EpochPlan, started: float

@@ -60,6 +60,7 @@ class TrainState:
     threads: Count = 0
     """Threads of one CPU operation; 0: not recorded, in a checkpoint of an earlier version."""
     precision: str = ""
+    """Its name, and whether fused kernels computed."""
     time_plan: TimePlan | None = None
     """Where `train.time` or `train.until` sets the updates: how many there are, as planned last."""
     until_update: Count = 0

@@ -28,6 +28,7 @@ from transduce.train.checkpoint import (
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import SINGLE_PROCESS, Process
 from transduce.train.events import EventHandler, LogMessage, Validated
+from transduce.train.fused_passes import FusedPasses, make_fused_passes
 from transduce.train.metrics_log import MetricsLog, divergence_error
 from transduce.train.optimizer import WeightEMA, learning_rates, make_optimizers
 from transduce.train.precision import Bf16Replica, choose_precision, make_replica
@@ -77,6 +78,7 @@ class Training:
     """The same weights in one piece on rank 0; `model` itself where nothing is sharded."""
     optimizers: Sequence[torch.optim.Optimizer]
     replica: Bf16Replica | None
+    passes: FusedPasses | None
     ema: WeightEMA | None
     state: TrainState
     config: TrainConfig
@@ -131,6 +133,7 @@ class Training:
             loss=LossSettings(smoothing=config.label_smoothing, r_drop=config.r_drop),
             micro_tokens=self.state.micro_tokens,
             replica=self.replica,
+            passes=self.passes,
             process=self.process,
         )
         if result.micro_tokens != self.state.micro_tokens:
@@ -215,6 +218,7 @@ def _setup(
     # After sharding: optimizers hold the parameters themselves, which sharding replaces.
     optimizers = make_optimizers(model, config)
     replica = make_replica(model, config)
+    passes = make_fused_passes(model, config, replica)
     ema = WeightEMA(model, decay=config.ema) if config.ema else None
     checkpoints = folder / "checkpoints"
     load = partial(load_state, model=model, optimizers=optimizers, ema=ema, process=process)
@@ -227,7 +231,9 @@ def _setup(
         held, setup = state.time_plan or time_plan, time_plan.setup_seconds
         setup += state.time_plan.setup_seconds if state.time_plan else 0.0
         state = replace(state, time_plan=replace(held, setup_seconds=setup))
-    state = _on_this_machine(state, config, model, on_event=on_event)
+    precision = choose_precision(config, next(model.parameters()).device).name
+    precision += " with fused kernels" if passes else ""
+    state = _on_this_machine(state, precision, on_event=on_event)
     if not process.sharded:
         process.broadcast_weights(model, ema.model if ema else unsharded)
     folder.mkdir(parents=True, exist_ok=True)
@@ -240,6 +246,7 @@ def _setup(
         unsharded=unsharded,
         optimizers=optimizers,
         replica=replica,
+        passes=passes,
         ema=ema,
         state=state,
         config=config,
@@ -250,12 +257,9 @@ def _setup(
     )
 
 
-def _on_this_machine(
-    state: TrainState, config: TrainConfig, model: Transformer, *, on_event: EventHandler
-) -> TrainState:
+def _on_this_machine(state: TrainState, precision: str, *, on_event: EventHandler) -> TrainState:
     """Record what rounding depends on, and report what differs from the checkpoint."""
-    device = next(model.parameters()).device
-    threads, precision = torch.get_num_threads(), choose_precision(config, device).name
+    threads = torch.get_num_threads()
     before, current = (state.threads, state.precision), (threads, precision)
     if state.threads and before != current:
         text = f"resuming with {threads} threads in {precision}, before {before[0]} in {before[1]}"

@@ -27,6 +27,7 @@ from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
 from transduce.train.events import EventHandler, LogMessage
+from transduce.train.fused_passes import make_fused_passes
 from transduce.train.precision import make_replica
 from transduce.train.step import LossSettings, batch_loss
 
@@ -94,7 +95,7 @@ def estimate_batch_size(
         passed.zero_grad(set_to_none=True)
         return BatchSizeEstimate(longest, "memory runs out on four times as many already")
     available = _USABLE * free - copies * weights - extra - cost.fixed_bytes
-    if replica and replica.graphs:
+    if device.type == "cuda" and make_fused_passes(model, training, replica):
         available /= 2  # graphs keep the memory of a pass, beside that of passes without one
     fits = int(available / cost.bytes_per_position)
     limit = min(fits, MICRO_TOKENS) if device.type == "cpu" else fits  # more is no faster on a CPU

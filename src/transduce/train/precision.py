@@ -22,10 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch, pad_to_bucket
-from transduce.model.fused_layers import supports_fused_layers
 from transduce.model.transformer import Transformer, in_bfloat16
 from transduce.train.config import TrainConfig
-from transduce.train.cuda_graphs import GraphedPasses
 
 CPU_UNITS = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
 """CPU features that multiply in bfloat16: torch's name, and the common one."""
@@ -88,8 +86,6 @@ class Bf16Replica:
         self.model = in_bfloat16(master, embedding=False).train()
         """Passed in place of the master; stale until `sync_from_master`."""
         self._masters, self._copies = _linear_weights(master), _linear_weights(self.model)
-        self.graphs: GraphedPasses | None = None
-        """Faster passes of packed batches, where there are kernels for them."""
 
     @property
     def extra_bytes(self) -> int:
@@ -135,11 +131,7 @@ def make_replica(master: Transformer, config: TrainConfig) -> Bf16Replica | None
     weight = master.embedding.weight
     if weight.dtype != torch.float32 or choose_precision(config, weight.device).name == "float32":
         return None
-    replica = Bf16Replica(master)
-    if supports_fused_layers(replica.model) and not config.r_drop:
-        weights = list(master.parameters())
-        replica.graphs = GraphedPasses(replica.model, weights, smoothing=config.label_smoothing)
-    return replica
+    return Bf16Replica(master)
 
 
 def _linear_weights(model: Transformer) -> list[Tensor]:

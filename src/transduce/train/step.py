@@ -17,8 +17,8 @@ from transduce.data.batch import Batch
 from transduce.io.machine import out_of_memory
 from transduce.model.loss import chunked_cross_entropy, output_projection_inputs, r_drop_loss
 from transduce.model.transformer import Transformer
-from transduce.train.cuda_graphs import pack_batch
 from transduce.train.distributed import SINGLE_PROCESS, Process
+from transduce.train.fused_passes import FusedPasses
 from transduce.train.precision import Bf16Replica
 
 
@@ -59,6 +59,7 @@ def train_step(
     loss: LossSettings = PAPER_LOSS,
     micro_tokens: int = 0,
     replica: Bf16Replica | None = None,
+    passes: FusedPasses | None = None,
     process: Process = SINGLE_PROCESS,
 ) -> StepResult:
     """Update the weights once from several micro-batches, as if they were one batch.
@@ -76,6 +77,7 @@ def train_step(
         loss: what to minimise.
         micro_tokens: positions that a micro-batch may have, as memory ran out before; 0: no limit.
         replica: passed in place of the model; its gradients go to the model.
+        passes: faster ones of the replica, or of the model, with the same loss.
         process: this rank.
 
     Returns:
@@ -90,7 +92,14 @@ def train_step(
     parts = [*batches, *[_empty_batch(model.config.pad)] * missing]
 
     loss_sum, micro_tokens = _accumulate_gradients(
-        model, parts, tokens=tokens, loss=loss, limit=micro_tokens, replica=replica, process=process
+        model,
+        parts,
+        tokens=tokens,
+        loss=loss,
+        limit=micro_tokens,
+        replica=replica,
+        passes=passes,
+        process=process,
     )
     # Once, after the last micro-batch: a reduction per micro-batch would cost as much each time.
     process.all_reduce_gradients(model, loss_sum)
@@ -153,6 +162,7 @@ def _accumulate_gradients(
     loss: LossSettings,
     limit: int,
     replica: Bf16Replica | None,
+    passes: FusedPasses | None,
     process: Process,
 ) -> tuple[Float[Tensor, ""], int]:
     """Add the gradients of each micro-batch to the weights'; halve these while memory runs out.
@@ -163,13 +173,15 @@ def _accumulate_gradients(
     if replica:
         replica.sync_from_master()  # the optimizer has changed the master weights only
     while True:
-        if replica and replica.graphs:
-            replica.graphs.zero_grads()
+        if passes:
+            passes.zero_grads()
         loss_sum = torch.zeros((), dtype=weight.dtype, device=weight.device)
         for batch in split_batch(batches, most=limit, pad=model.config.pad):
             try:
                 with process.collective():
-                    loss_sum += _backward(model, batch, tokens=tokens, loss=loss, replica=replica)
+                    loss_sum += _backward(
+                        model, batch, tokens=tokens, loss=loss, replica=replica, passes=passes
+                    )
             except (MemoryError, RuntimeError) as error:
                 # A sharded rank that began again alone would wait for the others' collectives.
                 if process.sharded or not out_of_memory(error):
@@ -191,10 +203,11 @@ def _backward(
     tokens: int,
     loss: LossSettings,
     replica: Bf16Replica | None,
+    passes: FusedPasses | None,
 ) -> Float[Tensor, ""]:
     """Add the gradients of one micro-batch to the weights'; return its summed loss."""
-    if replica and replica.graphs and (packed := pack_batch(batch, pad=model.config.pad)):
-        return replica.graphs.add_gradients(packed, tokens=tokens)
+    if passes and (packed := passes.pack(batch)):
+        return passes.add_gradients(packed, tokens=tokens)
     moved = batch.to(model.embedding.weight.device)
     if replica:
         part = batch_loss(replica.model, replica.pad_to_bucket(moved), loss=loss)

@@ -55,7 +55,7 @@ from transduce.bundle.bundle import TOKENIZER, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.io.atomic_folder import atomic_file, atomic_folder, check_folder
-from transduce.io.machine import require_torch
+from transduce.io.machine import require_torch, user_cache
 from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import EPSILON, Weights, sinusoids
 
@@ -376,25 +376,6 @@ def quantize_int8(weight: Float[np.ndarray, "rows columns"]) -> QuantizedMatrix:
     scale = scale.astype(np.float32)
     with np.errstate(invalid="ignore"):  # of what is not a number
         return QuantizedMatrix((weight * scale[:, None]).round().astype(np.int8), scale)
-
-
-def user_cache(environment: Mapping[str, str], *, system: str, home: Path) -> Path:
-    """Return the user's cache folder: TRANSDUCE_CACHE, or the system's standard location.
-
-    Args:
-        environment: environment variables.
-        system: `sys.platform`.
-        home: the user's home folder.
-    """
-    if override := environment.get("TRANSDUCE_CACHE"):
-        return Path(override)
-    if system == "win32":
-        local = environment.get("LOCALAPPDATA")
-        return (Path(local) if local else home / "AppData" / "Local") / "transduce" / "cache"
-    if system == "darwin":
-        return home / "Library" / "Caches" / "transduce"
-    xdg = Path(environment.get("XDG_CACHE_HOME", ""))
-    return (xdg if xdg.is_absolute() else home / ".cache") / "transduce"
 
 
 class Cache:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from transduce.inference.engines.ct2_model import MAX_FOLDERS, Cache, user_cache
+from transduce.inference.engines.ct2_model import MAX_FOLDERS, Cache
 from transduce.io.atomic_folder import atomic_folder
+from transduce.io.machine import user_cache
 
 HOME = Path("/home/me")
 

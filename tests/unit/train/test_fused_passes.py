@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transduce.data.batch import Batch, collate
-from transduce.train.cuda_graphs import pack_batch
+from transduce.train.fused_passes import pack_batch
 
 
 @pytest.mark.parametrize("rows", [1, 7, 300])

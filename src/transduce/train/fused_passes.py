@@ -1,7 +1,7 @@
-"""Forward and backward passes on a GPU, as CUDA graphs.
+"""Forward and backward passes of packed batches by the fused kernels of `model.fused_layers`.
 
-A pass starts about a thousand kernels, which takes a CPU longer than it takes the GPU to run them.
-A CUDA graph starts all of them at once. It is recorded for one shape of a batch
+On a GPU a pass starts about a thousand kernels, which takes a CPU longer than it takes the GPU to
+run them. A CUDA graph starts all of them at once. It is recorded for one shape of a batch
 (`model.fused_layers.PackedShape`); all graphs share the memory of their activations.
 """
 
@@ -14,12 +14,79 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transduce.data.batch import Batch
-from transduce.model.fused_layers import MAX_LENGTH, PackedBatch, PackedShape, fused_loss
+from transduce.model.fused_layers import (
+    MAX_LENGTH,
+    PackedBatch,
+    PackedShape,
+    fused_loss,
+    supports_fused_layers,
+)
 from transduce.model.layers import Positions
 from transduce.model.transformer import Transformer
+from transduce.train.config import TrainConfig
+from transduce.train.precision import Bf16Replica
 
 MAX_GRAPHS = 512
 """Graphs of a run: the batches of further shapes are passed without one."""
+
+_MAX_CPU_LENGTH = 1024
+"""Pieces of a sentence on a CPU, EOS counted: the attention kernel holds all scores of a head."""
+
+
+class FusedPasses:
+    """Adds the gradients of batches to those of the master weights."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        masters: Sequence[nn.Parameter],
+        *,
+        smoothing: float,
+        r_drop: float,
+    ) -> None:
+        """Compute nothing yet.
+
+        Args:
+            model: one that `supports_fused_layers`.
+            masters: the parameters to learn, in the order of the model's.
+            smoothing: ε of label smoothing.
+            r_drop: α of R-Drop; 0 passes each batch once.
+        """
+        self._model, self._smoothing, self._r_drop = model, smoothing, r_drop
+        self._masters = masters
+
+    def pack(self, batch: Batch) -> PackedBatch | None:
+        """Pack a batch in main memory, or return None where it has to be passed as it is."""
+        repeated = batch.repeat() if self._r_drop else batch  # two passes, which differ by dropout
+        return pack_batch(repeated, pad=self._model.config.pad, limit=_MAX_CPU_LENGTH)
+
+    def zero_grads(self) -> None:
+        """Prepare the gradients of an update: without any, the first pass need not add."""
+
+    @torch.no_grad()
+    def add_gradients(self, batch: PackedBatch, *, tokens: int) -> Float[Tensor, ""]:
+        """Pass a batch; return its loss, summed over its target pieces.
+
+        Args:
+            batch: in main memory.
+            tokens: target tokens of the update, which the gradient is divided by.
+        """
+        loss, grads = self._pass(batch, torch.full((), 1.0 / tokens))
+        for master, grad in zip(self._masters, grads, strict=True):
+            if master.grad is None:
+                master.grad = grad.to(master.dtype)
+            else:
+                master.grad += grad
+        return loss
+
+    @torch.enable_grad()
+    def _pass(
+        self, batch: PackedBatch, scale: Float[Tensor, ""]
+    ) -> tuple[Float[Tensor, ""], Sequence[Tensor]]:
+        """Return the loss, and the gradients of the scaled loss."""
+        loss = fused_loss(self._model, batch, smoothing=self._smoothing, r_drop=self._r_drop)
+        weights = list(self._model.parameters())
+        return loss.detach(), torch.autograd.grad(loss * scale, weights, materialize_grads=True)
 
 
 class _Recorded(NamedTuple):
@@ -33,24 +100,21 @@ class _Recorded(NamedTuple):
     """The table that the graph reads, kept: the model replaces it for a longer sentence."""
 
 
-class GraphedPasses:
-    """Adds the gradients of batches to those of the master weights."""
+class GraphedPasses(FusedPasses):
+    """Passes whose kernels a GPU starts by itself, and gradients that stay where they are."""
 
     def __init__(
         self, model: Transformer, masters: Sequence[nn.Parameter], *, smoothing: float
     ) -> None:
-        """Record nothing yet.
-
-        Args:
-            model: one that `supports_fused_layers`.
-            masters: the parameters to learn, in the order of the model's.
-            smoothing: ε of label smoothing.
-        """
-        self._model, self._smoothing = model, smoothing
-        self._masters = masters
+        """Record nothing yet; arguments as for `FusedPasses`."""
+        super().__init__(model, masters, smoothing=smoothing, r_drop=0.0)
         self._grads: list[Tensor] = []
         self._recorded: dict[PackedShape, _Recorded | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
+
+    def pack(self, batch: Batch) -> PackedBatch | None:
+        """Pack a batch in main memory, or return None where it has to be passed as it is."""
+        return pack_batch(batch, pad=self._model.config.pad)
 
     def zero_grads(self) -> None:
         """Set all gradients to zero, in the memory that the graphs write to."""
@@ -75,7 +139,7 @@ class GraphedPasses:
             if len(self._recorded) < MAX_GRAPHS:
                 self._recorded[shape] = None
             moved = PackedBatch(shape, numbers.to(device, non_blocking=True))
-            return self._pass(moved, torch.full((), 1.0 / tokens, device=device))
+            return self._add(moved, torch.full((), 1.0 / tokens, device=device))
         recorded = self._recorded[shape] or self._record(shape, numbers)
         recorded.batch.numbers.copy_(numbers, non_blocking=True)
         recorded.scale.fill_(1.0 / tokens)
@@ -88,16 +152,14 @@ class GraphedPasses:
         scale, graph = torch.ones((), device=device), torch.cuda.CUDAGraph()
         # Other threads, such as the one that loads batches, may use CUDA meanwhile.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            loss = self._pass(batch, scale)
+            loss = self._add(batch, scale)
         assert isinstance(self._model.positions, Positions)
         table = self._model.positions.table
         self._recorded[shape] = recorded = _Recorded(graph, batch, scale, loss, table)
         return recorded
 
-    def _pass(self, batch: PackedBatch, scale: Tensor) -> Float[Tensor, ""]:
-        loss = fused_loss(self._model, batch, smoothing=self._smoothing)
-        weights = list(self._model.parameters())
-        grads = torch.autograd.grad(loss * scale, weights, materialize_grads=True)
+    def _add(self, batch: PackedBatch, scale: Tensor) -> Float[Tensor, ""]:
+        loss, grads = self._pass(batch, scale)
         for dtype in (torch.float32, torch.bfloat16):
             pairs = [
                 (total, grad)
@@ -111,22 +173,42 @@ class GraphedPasses:
                 torch._foreach_copy_(exact, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
                 added = exact
             torch._foreach_add_(sums, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-        return loss.detach()
+        return loss
 
 
-def pack_batch(batch: Batch, *, pad: int) -> PackedBatch | None:
+def make_fused_passes(
+    master: Transformer, config: TrainConfig, replica: Bf16Replica | None
+) -> FusedPasses | None:
+    """Return the faster passes of a model, or None where there are no kernels for it.
+
+    Args:
+        master: the model to train.
+        config: decides the loss.
+        replica: what is passed in place of the model.
+    """
+    passed = replica.model if replica else master
+    if config.fsdp or not supports_fused_layers(passed):
+        return None
+    masters, smoothing = list(master.parameters()), config.label_smoothing
+    if master.embedding.weight.device.type == "cpu":
+        return FusedPasses(passed, masters, smoothing=smoothing, r_drop=config.r_drop)
+    return None if config.r_drop else GraphedPasses(passed, masters, smoothing=smoothing)
+
+
+def pack_batch(batch: Batch, *, pad: int, limit: int = MAX_LENGTH) -> PackedBatch | None:
     """Pack a batch, or return None if it has too long sentences, or nothing to learn.
 
     Args:
         batch: in main memory.
         pad: the id of PAD.
+        limit: pieces that a side of a sentence may have, EOS counted.
     """
     sides = (batch.source,), (batch.target_in, batch.target_out)
     # In NumPy: arrays are small, and the GPU may be waiting.
     padded = [[ids.numpy() for ids in side] for side in sides]
     lengths = [(side[-1] != pad).sum(1) for side in padded]
     longest = [int(length.max()) for length in lengths]
-    if max(longest) > MAX_LENGTH or not min(longest):
+    if max(longest) > limit or not min(longest):
         return None
     totals = [int(length.sum()) for length in lengths]
     # Coarser for sources: their number of pieces varies more.

@@ -1,0 +1,682 @@
+// Training kernels for CPUs. `cpp_library.py` compiles them where there is a C++ compiler, and
+// the autograd functions of `cpp_kernels.py` call them.
+//
+// Each replaces a chain of memory-bound operations by one pass over memory. Inputs and outputs are
+// float32 or bfloat16, sums float32. Nothing is stored for dropout: both directions compute the
+// same hash of a value's index. Work is split among threads in a fixed way, so results depend on
+// the number of threads only.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+constexpr int64_t LANES = 16;  // numbers in a vector; all widths but the vocabulary's are multiples
+
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+
+struct BFloat16 {
+    uint16_t bits;
+};
+
+template <typename To, typename From>
+inline To same_bits(From from) {
+    static_assert(sizeof(To) == sizeof(From), "");
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+inline Vector load(const float *from) {
+    Vector result;
+    std::memcpy(&result, from, sizeof result);
+    return result;
+}
+
+inline Vector load(const BFloat16 *from) {
+    Halves halves;
+    std::memcpy(&halves, from, sizeof halves);
+    return same_bits<Vector>(__builtin_convertvector(halves, Words) << 16);
+}
+
+inline void store(float *to, Vector values) { std::memcpy(to, &values, sizeof values); }
+
+inline void store(BFloat16 *to, Vector values) {  // to the nearest, ties to even
+    Words bits = same_bits<Words>(values);
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    Halves halves = __builtin_convertvector(bits, Halves);
+    std::memcpy(to, &halves, sizeof halves);
+}
+
+// The first `count` values; `rest` in the other lanes.
+template <typename T>
+inline Vector load_part(const T *from, int64_t count, float rest) {
+    T values[LANES] = {};
+    std::memcpy(values, from, count * sizeof(T));
+    Vector result = load(values);
+    for (int64_t lane = count; lane < LANES; lane++) result[lane] = rest;
+    return result;
+}
+
+template <typename T>
+inline void store_part(T *to, Vector values, int64_t count) {
+    T stored[LANES];
+    store(stored, values);
+    std::memcpy(to, stored, count * sizeof(T));
+}
+
+inline float sum(Vector x) {
+    typedef float Eight __attribute__((vector_size(32)));
+    typedef float Four __attribute__((vector_size(16)));
+    Eight eight[2];
+    std::memcpy(eight, &x, sizeof x);
+    Eight half = eight[0] + eight[1];
+    Four four[2];
+    std::memcpy(four, &half, sizeof half);
+    Four quarter = four[0] + four[1];
+    return (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
+}
+
+// A NaN of `x` is kept in neither place: sums of exponentials show it.
+inline Vector larger(Vector x, Vector y) { return x > y ? x : y; }
+
+inline float largest_of(Vector x) {
+    float result = x[0];
+    for (int64_t lane = 1; lane < LANES; lane++) result = x[lane] > result ? x[lane] : result;
+    return result;
+}
+
+inline Vector all(float value) { return Vector{} + value; }
+
+// Return exp(x) with a relative error below 2e-7 for -87 <= x <= 88, and NaN for NaN.
+inline Vector exponential(Vector x) {
+    x = x < -87.0f ? all(-87.0f) : x;
+    x = x > 88.0f ? all(88.0f) : x;
+    // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+    Vector shifted = x * 1.44269504f + 12582912.0f;
+    Vector n = shifted - 12582912.0f;
+    Vector r = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // ln 2 in two parts
+    Vector y = all(1.9875691500e-4f);  // minimax coefficients of Cephes
+    y = y * r + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1.0f;
+    return same_bits<Vector>(same_bits<Words>(y) + (same_bits<Words>(shifted) << 23));  // times 2^n
+}
+
+inline Integers lanes_from(int64_t first) {
+    return Integers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + int32_t(first);
+}
+
+// The dropout of one call: `stream` is its number within a pass, `level` the probability in 2^-24.
+struct Dropout {
+    uint32_t seed, stream, level;
+    float scale;
+
+    // A bijection of 32 bits in which every bit depends on every other ("lowbias32").
+    static Words mix(Words x) {
+        x = (x ^ (x >> 16)) * 0x7FEB352Du;
+        x = (x ^ (x >> 15)) * 0x846CA68Bu;
+        return x ^ (x >> 16);
+    }
+
+    // Drop values by a hash of their index, whose first is `index`.
+    Vector operator()(Vector values, int64_t index) const {
+        if (!level) return values;
+        Words x = mix(mix(same_bits<Words>(lanes_from(index)) ^ seed) + stream * 0x9E3779B1u) >> 8;
+        return x >= level ? values * scale : Vector{};
+    }
+};
+
+inline int64_t padded(int64_t size, int64_t multiple) {
+    return (size + multiple - 1) / multiple * multiple;
+}
+
+template <int COLUMNS>
+inline void multiply_block(const float *a, int64_t row, int64_t column, const float *b, float *c,
+                           int64_t inner, int64_t width) {
+    Vector sums[4][COLUMNS] = {};
+    for (int64_t p = 0; p < inner; p++)
+        for (int j = 0; j < COLUMNS; j++) {
+            Vector factor = load(b + p * width + j * LANES);
+            for (int i = 0; i < 4; i++) sums[i][j] += a[i * row + p * column] * factor;
+        }
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < COLUMNS; j++) store(c + i * width + j * LANES, sums[i][j]);
+}
+
+// C = A B for `rows` (a multiple of 4) times `width` (of LANES). Value (i, p) of A is
+// a[i * row + p * column], so that A may be transposed; B and C are contiguous.
+void multiply(const float *a, int64_t row, int64_t column, const float *b, float *c, int64_t rows,
+              int64_t inner, int64_t width) {
+    for (int64_t i = 0; i < rows; i += 4) {
+        const float *left = a + i * row;
+        int64_t j = 0;
+        for (; j + 4 * LANES <= width; j += 4 * LANES)
+            multiply_block<4>(left, row, column, b + j, c + i * width + j, inner, width);
+        for (; j + 2 * LANES <= width; j += 2 * LANES)
+            multiply_block<2>(left, row, column, b + j, c + i * width + j, inner, width);
+        for (; j < width; j += LANES)
+            multiply_block<1>(left, row, column, b + j, c + i * width + j, inner, width);
+    }
+}
+
+// Copy rows of one head to float32, zeros after them.
+template <typename T>
+void load_head(const T *from, int64_t stride, int64_t rows, int64_t all, int64_t depth, float scale,
+               float *to) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t d = 0; d < depth; d += LANES)
+            store(to + i * depth + d, load(from + i * stride + d) * scale);
+    std::fill(to + rows * depth, to + all * depth, 0.0f);
+}
+
+template <typename T>
+void store_head(const float *from, int64_t rows, int64_t depth, int64_t stride, T *to,
+                float scale = 1.0f) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t d = 0; d < depth; d += LANES)
+            store(to + i * stride + d, load(from + i * depth + d) * scale);
+}
+
+// Both sizes are multiples of LANES.
+void transpose(const float *from, int64_t rows, int64_t columns, float *to) {
+    Integers lanes = lanes_from(0);
+    for (int64_t i = 0; i < rows; i += LANES)
+        for (int64_t j = 0; j < columns; j += LANES) {
+            Vector block[LANES];
+            for (int64_t k = 0; k < LANES; k++) block[k] = load(from + (i + k) * columns + j);
+            // Exchange two quarters of a block, then of each quarter, and so on.
+            for (int32_t half = LANES / 2; half; half /= 2) {
+                Integers upper = (lanes & half) ? lanes + (int32_t(LANES) - half) : lanes;
+                Integers lower = (lanes & half) ? lanes + int32_t(LANES) : lanes + half;
+                for (int64_t k = 0; k < LANES; k++) {
+                    if (k & half) continue;
+                    Vector x = block[k], y = block[k + half];
+                    block[k] = __builtin_shuffle(x, y, upper);
+                    block[k + half] = __builtin_shuffle(x, y, lower);
+                }
+            }
+            for (int64_t k = 0; k < LANES; k++) store(to + (j + k) * rows + i, block[k]);
+        }
+}
+
+struct Attention {
+    const int32_t *query_starts, *key_starts;
+    int64_t sentences, heads, depth, q_stride, kv_stride;
+    float scale;
+    bool causal;
+
+    int64_t width() const { return heads * depth; }
+};
+
+// One head of one sentence.
+struct Head {
+    int64_t first_query, queries, first_key, keys, head;
+    int64_t all_queries, all_keys;  // rounded up
+
+    Head(const Attention &a, int64_t number) {
+        int64_t sentence = number / a.heads;
+        head = number % a.heads;
+        first_query = a.query_starts[sentence];
+        queries = a.query_starts[sentence + 1] - first_query;
+        first_key = a.key_starts[sentence];
+        keys = a.key_starts[sentence + 1] - first_key;
+        all_queries = padded(queries, 4);
+        all_keys = padded(keys, LANES);
+    }
+
+    // Number of keys that a query sees, from the first.
+    int32_t seen(int64_t query, bool causal) const {
+        return int32_t(causal ? std::min(query + 1, keys) : keys);
+    }
+};
+
+// Memory of a thread, which is reused.
+struct Memory {
+    std::vector<float> floats;
+    size_t used = 0;
+
+    void reserve(size_t count) {
+        if (floats.size() < count) floats.resize(count);
+        used = 0;
+    }
+
+    float *take(size_t count) {
+        used += count;
+        return floats.data() + used - count;
+    }
+};
+
+template <typename T>
+void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T *out, float *log_z,
+                       int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Memory memory;
+#pragma omp for schedule(dynamic, 8)
+        for (int64_t number = 0; number < a.sentences * a.heads; number++) {
+            Head h(a, number);
+            int64_t n = h.all_queries, m = h.all_keys, depth = a.depth, width = a.width();
+            memory.reserve(2 * n * depth + 3 * m * depth + n * m);
+            float *queries = memory.take(n * depth), *heads = memory.take(n * depth);
+            float *keys = memory.take(m * depth), *keys_t = memory.take(m * depth);
+            float *values = memory.take(m * depth), *weights = memory.take(n * m);
+            int64_t q_start = h.first_query * a.q_stride + h.head * depth;
+            int64_t kv_start = h.first_key * a.kv_stride + h.head * depth;
+            load_head(q + q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
+            load_head(k + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
+            load_head(v + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
+            transpose(keys, m, depth, keys_t);
+            multiply(queries, depth, 1, keys_t, weights, n, depth, m);
+            for (int64_t i = 0; i < h.queries; i++) {
+                float *row = weights + i * m;
+                int32_t seen = h.seen(i, a.causal);
+                Vector maxima = all(-1e30f), sums{};  // finite without any key
+                for (int64_t j = 0; j < m; j += LANES) {
+                    Vector scores = lanes_from(j) < seen ? load(row + j) : all(-1e30f);
+                    store(row + j, scores);
+                    maxima = larger(scores, maxima);
+                }
+                float largest = largest_of(maxima);
+                for (int64_t j = 0; j < m; j += LANES) {
+                    Vector weight = exponential(load(row + j) - largest);
+                    weight = lanes_from(j) < seen ? weight : Vector{};
+                    store(row + j, weight);
+                    sums += weight;
+                }
+                float total = std::max(sum(sums), 1e-30f);
+                for (int64_t j = 0; j < m; j += LANES) store(row + j, load(row + j) / total);
+                log_z[(h.first_query + i) * a.heads + h.head] = largest + std::log(total);
+            }
+            multiply(weights, m, 1, values, heads, n, h.keys, depth);
+            int64_t out_start = h.first_query * width + h.head * depth;
+            store_head(heads, h.queries, depth, width, out + out_start);
+        }
+    }
+}
+
+template <typename T>
+void attention_backward(const Attention &a, const T *q, const T *k, const T *v, const T *grad_out,
+                        const float *log_z, T *grad_q, T *grad_k, T *grad_v, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Memory memory;
+#pragma omp for schedule(dynamic, 8)
+        for (int64_t number = 0; number < a.sentences * a.heads; number++) {
+            Head h(a, number);
+            int64_t n = h.all_queries, m = h.all_keys, depth = a.depth, width = a.width();
+            memory.reserve(3 * n * depth + 6 * m * depth + 2 * n * m);
+            float *queries = memory.take(n * depth), *grads = memory.take(n * depth);
+            float *queries_grad = memory.take(n * depth);
+            float *keys = memory.take(m * depth), *keys_t = memory.take(m * depth);
+            float *values = memory.take(m * depth), *values_t = memory.take(m * depth);
+            float *keys_grad = memory.take(m * depth), *values_grad = memory.take(m * depth);
+            float *weights = memory.take(n * m), *slopes = memory.take(n * m);
+            int64_t q_start = h.first_query * a.q_stride + h.head * depth;
+            int64_t kv_start = h.first_key * a.kv_stride + h.head * depth;
+            int64_t out_start = h.first_query * width + h.head * depth;
+            load_head(q + q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
+            load_head(grad_out + out_start, width, h.queries, n, depth, 1.0f, grads);
+            load_head(k + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
+            load_head(v + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
+            transpose(keys, m, depth, keys_t);
+            transpose(values, m, depth, values_t);
+            multiply(queries, depth, 1, keys_t, weights, n, depth, m);
+            multiply(grads, depth, 1, values_t, slopes, n, depth, m);
+            for (int64_t i = 0; i < n; i++) {
+                int32_t seen = i < h.queries ? h.seen(i, a.causal) : 0;
+                float shift = seen ? log_z[(h.first_query + i) * a.heads + h.head] : 0.0f;
+                float *weight = weights + i * m, *slope = slopes + i * m;
+                Vector products{};
+                for (int64_t j = 0; j < m; j += LANES) {
+                    Vector own = exponential(load(weight + j) - shift);
+                    own = lanes_from(j) < seen ? own : Vector{};
+                    store(weight + j, own);
+                    products += own * load(slope + j);
+                }
+                // Of these weights, not of their rounded products with the values: the slopes of
+                // a row must sum to zero.
+                float mean = sum(products);
+                for (int64_t j = 0; j < m; j += LANES)
+                    store(slope + j, load(weight + j) * (load(slope + j) - mean));
+            }
+            multiply(slopes, m, 1, keys, queries_grad, n, h.keys, depth);
+            multiply(slopes, 1, m, queries, keys_grad, m, h.queries, depth);  // scaled already
+            multiply(weights, 1, m, grads, values_grad, m, h.queries, depth);
+            store_head(queries_grad, h.queries, depth, a.q_stride, grad_q + q_start, a.scale);
+            store_head(keys_grad, h.keys, depth, a.kv_stride, grad_k + kv_start);
+            store_head(values_grad, h.keys, depth, a.kv_stride, grad_v + kv_start);
+        }
+    }
+}
+
+template <typename T>
+void add_norm_forward(const T *x, const T *y, const T *bias, const float *gain, const float *offset,
+                      T *total, T *out, float *means, float *rstds, int64_t rows, int64_t width,
+                      float epsilon, Dropout dropout, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t start = i * width;
+        Vector sums{}, squares{};
+        for (int64_t j = 0; j < width; j += LANES) {
+            Vector added = load(y + start + j);
+            if (bias) added += load(bias + j);
+            store(total + start + j, load(x + start + j) + dropout(added, start + j));
+            sums += load(total + start + j);  // as stored: the backward pass normalises that
+        }
+        float mean = sum(sums) / float(width);
+        for (int64_t j = 0; j < width; j += LANES) {
+            Vector centred = load(total + start + j) - mean;
+            squares += centred * centred;
+        }
+        float rstd = 1.0f / std::sqrt(sum(squares) / float(width) + epsilon);
+        for (int64_t j = 0; j < width; j += LANES) {
+            Vector normal = (load(total + start + j) - mean) * rstd;
+            store(out + start + j, normal * load(gain + j) + load(offset + j));
+        }
+        means[i] = mean;
+        rstds[i] = rstd;
+    }
+}
+
+inline void add(float *to, Vector values) { store(to, load(to) + values); }
+
+// `sums` gets the gradients of gain, offset and bias from each thread's rows.
+template <typename T>
+void add_norm_backward(const T *grad_out, const T *grad_copy, const T *grad_total, const T *total,
+                       const float *gain, const float *means, const float *rstds, T *grad_x,
+                       T *grad_y, float *sums, int64_t rows, int64_t width, Dropout dropout,
+                       int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int64_t part = 0; part < threads; part++) {
+        std::vector<float> buffer(3 * width, 0.0f);
+        float *gain_sum = buffer.data(), *offset_sum = gain_sum + width;
+        float *bias_sum = offset_sum + width;
+        for (int64_t i = rows * part / threads; i < rows * (part + 1) / threads; i++) {
+            int64_t start = i * width;
+            Vector along{}, level{};
+            auto out_grad = [&](int64_t j) {
+                Vector grad = load(grad_out + start + j);
+                return grad_copy ? grad + load(grad_copy + start + j) : grad;
+            };
+            auto normal = [&](int64_t j) {
+                return (load(total + start + j) - means[i]) * rstds[i];
+            };
+            for (int64_t j = 0; j < width; j += LANES) {
+                Vector grad = out_grad(j), product = grad * normal(j);
+                add(gain_sum + j, product);
+                add(offset_sum + j, grad);
+                along += product * load(gain + j);
+                level += grad * load(gain + j);
+            }
+            float mean_along = sum(along) / float(width), mean_level = sum(level) / float(width);
+            for (int64_t j = 0; j < width; j += LANES) {
+                Vector slope = out_grad(j) * load(gain + j);
+                Vector grad = (slope - mean_level - normal(j) * mean_along) * rstds[i];
+                if (grad_total) grad += load(grad_total + start + j);
+                store(grad_x + start + j, grad);
+                grad = dropout(grad, start + j);
+                store(grad_y + start + j, grad);
+                add(bias_sum + j, grad);
+            }
+        }
+        std::copy(buffer.begin(), buffer.end(), sums + part * 3 * width);
+    }
+}
+
+template <typename T>
+void embed_forward(const int32_t *ids, const int32_t *positions, const float *matrix,
+                   const float *table, T *out, int64_t rows, int64_t width, float factor,
+                   Dropout dropout, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < rows; i++) {
+        const float *piece = matrix + ids[i] * width, *position = table + positions[i] * width;
+        for (int64_t j = 0; j < width; j += LANES) {
+            Vector values = load(piece + j) * factor + load(position + j);
+            store(out + i * width + j, dropout(values, i * width + j));
+        }
+    }
+}
+
+template <typename T>
+void embed_backward(const int32_t *ids, const T *grad_out, float *grad, int64_t rows, int64_t width,
+                    int32_t pad, float factor, Dropout dropout, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int64_t part = 0; part < threads; part++)
+        for (int64_t i = 0; i < rows; i++) {
+            if (ids[i] == pad || ids[i] % threads != part) continue;  // a piece has one thread
+            for (int64_t j = 0; j < width; j += LANES) {
+                int64_t index = i * width + j;
+                add(grad + ids[i] * width + j, dropout(load(grad_out + index), index) * factor);
+            }
+        }
+}
+
+// Set the gradient to zero where `hidden` is; `sums` gets the sum of each thread's rows.
+template <typename T>
+void relu_backward(const T *hidden, T *grad, float *sums, int64_t rows, int64_t width,
+                   int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int64_t part = 0; part < threads; part++) {
+        std::vector<float> total(width, 0.0f);
+        for (int64_t i = rows * part / threads; i < rows * (part + 1) / threads; i++)
+            for (int64_t j = 0; j < width; j += LANES) {
+                int64_t index = i * width + j;
+                Vector values = load(hidden + index) > 0.0f ? load(grad + index) : Vector{};
+                store(grad + index, values);
+                add(total.data() + j, values);
+            }
+        std::copy(total.begin(), total.end(), sums + part * width);
+    }
+}
+
+// The softmax of a row of logits before it is divided by its sum, z; PAD, after `pieces`, has zero.
+struct Softmax {
+    std::vector<float> memory;
+    float *weights;
+    int64_t pieces, full;
+    float z, log_z;
+
+    explicit Softmax(int64_t pieces)
+        : memory(padded(pieces + 1, LANES)), weights(memory.data()), pieces(pieces),
+          full(pieces / LANES * LANES) {}
+
+    int64_t rest() const { return pieces - full; }
+
+    // The logits from j on, -1e30 from PAD on.
+    template <typename T>
+    Vector logits(const T *row, int64_t j) const {
+        return j < full ? load(row + j) : load_part(row + j, rest(), -1e30f);
+    }
+
+    template <typename T>
+    void compute(const T *row) {
+        Vector maxima = logits(row, full), total{};
+        for (int64_t j = 0; j < full; j += LANES) maxima = larger(load(row + j), maxima);
+        float largest = largest_of(maxima);
+        for (int64_t j = 0; j < full; j += LANES) {
+            Vector weight = exponential(load(row + j) - largest);
+            store(weights + j, weight);
+            total += weight;
+        }
+        Vector last = exponential(logits(row, full) - largest);
+        last = lanes_from(0) < int32_t(rest()) ? last : Vector{};
+        store(weights + full, last);
+        z = sum(total + last);
+        log_z = largest + std::log(z);
+    }
+};
+
+template <typename T>
+inline float load_one(const T *from) { return load_part(from, 1, 0.0f)[0]; }
+
+// Overwrite logits by their gradients, without the constant share of the smoothed target.
+// `sums` gets -log p of the correct piece and log Z, or zeros where that is PAD, the last id.
+template <typename T>
+void logit_gradients(T *logits, const int32_t *correct, float *sums, float spike, int64_t rows,
+                     int64_t pieces, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Softmax p(pieces);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < rows; i++) {
+            T *row = logits + i * (pieces + 1);
+            if (correct[i] >= pieces) {
+                std::memset(row, 0, (pieces + 1) * sizeof(T));
+                sums[2 * i] = sums[2 * i + 1] = 0.0f;
+                continue;
+            }
+            p.compute(row);
+            sums[2 * i] = p.log_z - load_one(row + correct[i]);
+            sums[2 * i + 1] = p.log_z;
+            p.weights[correct[i]] -= spike * p.z;
+            for (int64_t j = 0; j < p.full; j += LANES) store(row + j, load(p.weights + j) / p.z);
+            store_part(row + p.full, load(p.weights + p.full) / p.z, p.rest() + 1);
+        }
+    }
+}
+
+// The same for the logits of R-Drop's two passes. With p and q the softmax of each and d the
+// difference of the logits, half the cross-entropy of each and `weight` times their divergence,
+// E_p d - E_q d, are minimised: see `loss._RDrop`. `sums` gets -log p and -log q of the correct
+// piece, the sum of both log Z, and the divergence.
+template <typename T>
+void r_drop_gradients(T *first, T *second, const int32_t *correct, float *sums, float spike,
+                      float weight, int64_t rows, int64_t pieces, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Softmax p(pieces), q(pieces);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < rows; i++) {
+            T *p_row = first + i * (pieces + 1), *q_row = second + i * (pieces + 1);
+            p.compute(p_row);
+            q.compute(q_row);
+            Vector p_sums{}, q_sums{};
+            auto difference = [&](int64_t j) { return p.logits(p_row, j) - q.logits(q_row, j); };
+            for (int64_t j = 0; j <= p.full; j += LANES) {
+                Vector d = difference(j);
+                p_sums += load(p.weights + j) * d;
+                q_sums += load(q.weights + j) * d;
+            }
+            float p_mean = sum(p_sums) / p.z, q_mean = sum(q_sums) / q.z;
+            sums[4 * i] = p.log_z - load_one(p_row + correct[i]);
+            sums[4 * i + 1] = q.log_z - load_one(q_row + correct[i]);
+            sums[4 * i + 2] = p.log_z + q.log_z;
+            sums[4 * i + 3] = p_mean - q_mean;
+            for (int64_t j = 0; j <= p.full; j += LANES) {
+                Vector d = difference(j), own = load(p.weights + j) / p.z;
+                Vector other = load(q.weights + j) / q.z;
+                Vector p_grad = own * (0.5f + weight * (1.0f + d - p_mean)) - weight * other;
+                Vector q_grad = other * (0.5f + weight * (1.0f - d + q_mean)) - weight * own;
+                int32_t lane = int32_t(correct[i] - j);
+                Vector spikes = lanes_from(0) == lane ? all(spike) : Vector{};
+                int64_t count = j < p.full ? LANES : p.rest() + 1;
+                store_part(p_row + j, p_grad - spikes, count);
+                store_part(q_row + j, q_grad - spikes, count);
+            }
+        }
+    }
+}
+
+// Add rounded values to a sum.
+void add_rounded(float *to, const BFloat16 *from, int64_t count, int threads) {
+    int64_t full = count / LANES * LANES;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t j = 0; j < full; j += LANES) add(to + j, load(from + j));
+    for (int64_t j = full; j < count; j++) to[j] += load_one(from + j);
+}
+
+}  // namespace
+
+#define KERNEL extern "C" __attribute__((visibility("default"))) void
+#define CALL(name, ...) \
+    if (bfloat16) { using T = BFloat16; name(__VA_ARGS__); } \
+    else { using T = float; name(__VA_ARGS__); }
+#define IN(pointer) static_cast<const T *>(pointer)
+#define OUT(pointer) static_cast<T *>(pointer)
+
+typedef const void *In;
+typedef void *Out;
+typedef const float *Floats;
+typedef const int32_t *Ints;
+
+KERNEL add_norm_forward(int threads, int bfloat16, In x, In y, In bias, Floats gain, Floats offset,
+                        Out total, Out out, float *mean, float *rstd, int64_t rows, int64_t width,
+                        float epsilon, uint32_t seed, uint32_t stream, uint32_t level,
+                        float scale) {
+    Dropout dropout{seed, stream, level, scale};
+    CALL(add_norm_forward, IN(x), IN(y), IN(bias), gain, offset, OUT(total), OUT(out), mean, rstd,
+         rows, width, epsilon, dropout, threads)
+}
+
+KERNEL add_norm_backward(int threads, int bfloat16, In grad_out, In grad_copy, In grad_total,
+                         In total, Floats gain, Floats mean, Floats rstd, Out grad_x, Out grad_y,
+                         float *sums, int64_t rows, int64_t width, uint32_t seed, uint32_t stream,
+                         uint32_t level, float scale) {
+    Dropout dropout{seed, stream, level, scale};
+    CALL(add_norm_backward, IN(grad_out), IN(grad_copy), IN(grad_total), IN(total), gain, mean,
+         rstd, OUT(grad_x), OUT(grad_y), sums, rows, width, dropout, threads)
+}
+
+KERNEL attention_forward(int threads, int bfloat16, In q, In k, In v, Out out, float *log_z,
+                         Ints query_starts, Ints key_starts, int64_t sentences, int64_t heads,
+                         int64_t depth, int64_t q_stride, int64_t kv_stride, float scale,
+                         int causal) {
+    Attention a{query_starts, key_starts, sentences, heads, depth, q_stride,
+                kv_stride,    scale,      causal != 0};
+    CALL(attention_forward, a, IN(q), IN(k), IN(v), OUT(out), log_z, threads)
+}
+
+KERNEL attention_backward(int threads, int bfloat16, In q, In k, In v, In grad_out,
+                          Floats log_z, Out grad_q, Out grad_k, Out grad_v, Ints query_starts,
+                          Ints key_starts, int64_t sentences, int64_t heads, int64_t depth,
+                          int64_t q_stride, int64_t kv_stride, float scale, int causal) {
+    Attention a{query_starts, key_starts, sentences, heads, depth, q_stride,
+                kv_stride,    scale,      causal != 0};
+    CALL(attention_backward, a, IN(q), IN(k), IN(v), IN(grad_out), log_z, OUT(grad_q), OUT(grad_k),
+         OUT(grad_v), threads)
+}
+
+KERNEL embed_forward(int threads, int bfloat16, Ints ids, Ints positions, Floats matrix,
+                     Floats table, Out out, int64_t rows, int64_t width, float factor,
+                     uint32_t seed, uint32_t stream, uint32_t level, float scale) {
+    Dropout dropout{seed, stream, level, scale};
+    CALL(embed_forward, ids, positions, matrix, table, OUT(out), rows, width, factor, dropout,
+         threads)
+}
+
+KERNEL embed_backward(int threads, int bfloat16, Ints ids, In grad_out, float *grad, int64_t rows,
+                      int64_t width, int pad, float factor, uint32_t seed, uint32_t stream,
+                      uint32_t level, float scale) {
+    Dropout dropout{seed, stream, level, scale};
+    CALL(embed_backward, ids, IN(grad_out), grad, rows, width, pad, factor, dropout, threads)
+}
+
+KERNEL relu_backward(int threads, int bfloat16, In hidden, Out grad, float *sums, int64_t rows,
+                     int64_t width) {
+    CALL(relu_backward, IN(hidden), OUT(grad), sums, rows, width, threads)
+}
+
+KERNEL logit_gradients(int threads, int bfloat16, Out logits, Ints correct, float *sums,
+                       float spike, int64_t rows, int64_t pieces) {
+    CALL(logit_gradients, OUT(logits), correct, sums, spike, rows, pieces, threads)
+}
+
+KERNEL r_drop_gradients(int threads, int bfloat16, Out first, Out second, Ints correct, float *sums,
+                        float spike, float weight, int64_t rows, int64_t pieces) {
+    CALL(r_drop_gradients, OUT(first), OUT(second), correct, sums, spike, weight, rows, pieces,
+         threads)
+}
+
+KERNEL add_rounded(int threads, int, float *to, In from, int64_t count) {
+    add_rounded(to, static_cast<const BFloat16 *>(from), count, threads);
+}
