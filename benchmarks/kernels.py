@@ -2,11 +2,14 @@
 
     .venv/bin/python benchmarks/kernels.py
 
-Attention, dropout and the loss in the shapes of a training update of the tiny model,
-forward and backward; complete updates with and without `keep_freed_memory`; and, if the processor
-supports bfloat16, small updates whose batches are padded to few shapes, or not. Updates are timed
-in subprocesses. Prints a table and writes benchmarks/results/kernels/record.json. Run nothing else
-at the same time.
+Attention, dropout and the loss in the shapes of a training update of the tiny model, forward and
+backward; updates with and without `keep_freed_memory`; and, if the processor supports bfloat16,
+small updates whose batches are padded to few shapes, or not. Updates are timed in subprocesses.
+Prints a table and writes benchmarks/results/kernels/record.json.
+
+--only fused: complete updates with the compiled kernels of training (`model/cpp_kernels.cpp`) and
+without, in turn; writes benchmarks/results/fused-updates/record.json. Run nothing else at the same
+time.
 """
 
 import argparse
@@ -15,7 +18,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import cycle
 from random import Random
+from typing import Any
 
 import torch
 from record import header, write
@@ -29,26 +35,51 @@ from transduce.model.kernels import Dropout, scaled_dot_product_attention_cpu, s
 from transduce.model.loss import chunked_cross_entropy, cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train.config import TrainConfig
+from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import Bf16Replica, bfloat16_units
-from transduce.train.step import train_step
+from transduce.train.precision import Bf16Replica, bfloat16_units, make_replica
+from transduce.train.step import LossSettings, train_step
 
 ROWS, LENGTH, VOCAB = 256, 16, 8000
 """An update of 4,096 target pieces in sentences of 16."""
 
 Function = Callable[[], object]
+Row = dict[str, Any]
 
 
 def main() -> None:
     """Time all pairs, print a table, write the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--updates", choices=tuple(UPDATES), help=argparse.SUPPRESS)
-    variant: str | None = parser.parse_args().updates
-    if variant:
-        print(UPDATES[variant]())
+    parser.add_argument("--only", choices=("fused",))
+    arguments = parser.parse_args()
+    if arguments.updates:
+        print(UPDATES[arguments.updates]())
         return
     torch.manual_seed(0)
-    rows = [
+    if arguments.only:
+        report("fused-updates", "python benchmarks/kernels.py --only fused", fused_updates())
+    else:
+        report("kernels", "python benchmarks/kernels.py", [*small_parts(), *held_updates()])
+
+
+def report(name: str, command: str, rows: list[Row]) -> None:
+    """Write a record, and print it as a table."""
+    record = {
+        **header(command),
+        "threads": torch.get_num_threads(),
+        "unit": "milliseconds, median of interleaved repetitions",
+        "rows": rows,
+    }
+    write(name, record)
+    print(f"{'':50}{'ours':>9}{'plain':>9}  ratio")
+    for row in rows:
+        print(f"{row['what']:50}{row['ours_ms']:9.2f}{row['plain_ms']:9.2f}{row['ratio']:7.2f}")
+
+
+def small_parts() -> list[Row]:
+    """Time the parts of an update."""
+    return [
         {"what": name, **compare(fast, readable)}
         for name, (fast, readable) in {
             "attention, 16 pieces": attention(length=16, rows=256),
@@ -68,30 +99,95 @@ def main() -> None:
             "loss, 8,000 pieces, bfloat16": loss(torch.bfloat16),
         }.items()
     ]
-    rows.append({"what": "whole updates, memory held", **compare_updates("held", "returned")})
+
+
+def held_updates() -> list[Row]:
+    """Time updates in subprocesses."""
+    rows = [{"what": "whole updates, memory held", **compare_updates("held", "returned")}]
     if bfloat16_units(torch.device("cpu")):
         few_shapes = compare_updates("few shapes", "many shapes")
         rows.append({"what": "small updates in bfloat16, few shapes", **few_shapes})
-    record = {
-        **header("python benchmarks/kernels.py"),
-        "threads": torch.get_num_threads(),
-        "unit": "milliseconds, median of interleaved repetitions",
-        "rows": rows,
+    return rows
+
+
+def fused_updates() -> list[Row]:
+    """Time complete updates with the compiled kernels, and without."""
+    keep_freed_memory()
+    adam, muon, r_drop = (
+        TrainConfig(),
+        TrainConfig(optimizer="muon"),
+        TrainConfig(optimizer="muon", r_drop=2.0),
+    )
+    cases: dict[str, tuple[str, TrainConfig, int, int]] = {
+        "T, 4,096 tokens, Adam": ("tiny", adam, 4096, 15),
+        "T, 4,096 tokens, Adam, sentences of 200": ("tiny", adam, 4096, 200),
+        "T, 1,024 tokens, Muon": ("tiny", muon, 1024, 15),
+        "T, 1,024 tokens, Muon, R-Drop": ("tiny", r_drop, 1024, 15),
+        "S, 4,096 tokens, Adam": ("base", adam, 4096, 15),
     }
-    write("kernels", record)
-    print(f"{'':38}{'ours':>9}{'plain':>9}  ratio")
-    for row in rows:
-        print(f"{row['what']:38}{row['ours_ms']:9.2f}{row['plain_ms']:9.2f}{row['ratio']:7.2f}")
+    precisions = ("float32", "bfloat16") if bfloat16_units(torch.device("cpu")) else ("float32",)
+    rows: list[Row] = []
+    for name, (preset, config, tokens, length) in cases.items():
+        batches = sample_batches(tokens=tokens, length=length)
+        for precision in precisions:
+            settings = replace(config, precision=precision)
+            functions = [make_update(preset, settings, batches, fused) for fused in (True, False)]
+            repetitions = 6 if preset == "base" else 36
+            compared = compare(*functions, repetitions=repetitions, warm=len(batches))
+            rows.append({"what": f"{name}, {precision}", **compared})
+    return rows
 
 
-def compare(fast: Function, readable: Function, *, repetitions: int = 15) -> dict[str, float]:
-    """Time both functions in turn; return the medians and their ratio."""
+def make_update(preset: str, config: TrainConfig, batches: list[Batch], fused: bool) -> Function:
+    """Return a function that makes one update after the other, with the kernels or without."""
+    torch.manual_seed(0)
+    model = Transformer(ModelConfig(vocab_size=VOCAB, dropout=0.1, **PRESETS[preset])).train()
+    optimizers, replica = make_optimizers(model, config), make_replica(model, config)
+    passes = make_fused_passes(model, config, replica) if fused else None
+    assert fused == (passes is not None), "no compiled kernels"
+    remaining = cycle(batches)
+
+    def update() -> None:
+        train_step(
+            model,
+            [next(remaining)],
+            optimizers=optimizers,
+            rates=[1e-3] * len(optimizers),
+            loss=LossSettings(r_drop=config.r_drop),
+            replica=replica,
+            passes=passes,
+        )
+
+    return update
+
+
+def sample_batches(*, tokens: int, length: int) -> list[Batch]:
+    """Form six batches, each of sentences of similar lengths."""
+    rng = Random(0)
+
+    def sentence(pieces: float) -> Ids:
+        return rng.choices(range(VOCAB - 1), k=max(2, round(pieces)))
+
+    batches: list[Batch] = []
+    for _ in range(6):
+        mean = max(5.0, rng.gauss(length, length / 3))
+        rows = range(round(tokens / (mean + 1)))
+        sources = [sentence(mean * rng.uniform(0.8, 1.1)) for _ in rows]
+        targets = [sentence(mean * rng.uniform(0.95, 1.05)) for _ in rows]
+        batches.append(collate(sources, targets, pad=VOCAB - 1, eos=0))
+    return batches
+
+
+def compare(
+    fast: Function, readable: Function, *, repetitions: int = 15, warm: int = 2
+) -> dict[str, float]:
+    """Time both functions in turn, after `warm` calls; return the medians and their ratio."""
     times: tuple[list[float], list[float]] = ([], [])
-    for repetition in range(repetitions + 2):
+    for repetition in range(repetitions + warm):
         for function, samples in zip((fast, readable), times, strict=True):
             started = time.perf_counter()
             function()
-            if repetition >= 2:
+            if repetition >= warm:
                 samples.append((time.perf_counter() - started) * 1e3)
     return format_row(*(statistics.median(samples) for samples in times))
 

@@ -1,6 +1,7 @@
 """What is damaged in a run's folder is made again where it can be, and stops no run for good."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_other_threads_and_precision_are_said_and_a_run_can_be_made_longer(
     result = transduce("train", "--resume", "--out", in_the_middle, *machine, *longer)
 
     assert result.code == 0, result.err
-    assert "resuming with 2 threads in bfloat16, before 1 in " in result.err
+    assert re.search("resuming with 2 threads in bfloat16[^,]*, before 1 in ", result.err)
     assert (in_the_middle / "checkpoints/update-00000091").is_dir()
     refuses(
         transduce("train", "--resume", "--out", in_the_middle, "--set", "train.updates=99"),

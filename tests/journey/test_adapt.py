@@ -83,7 +83,7 @@ def test_a_better_model_replaces_the_old_one_and_can_be_taken_back(
 def test_shuffled_corrections_are_refused_and_the_model_stays(
     folder: Path, tmp_path: Path, transduce: Transduce
 ) -> None:
-    store = store_of(tmp_path / "memory.db", corrections(200, shuffled=True))
+    store = store_of(tmp_path / "memory.db", corrections(800, shuffled=True))
     before = weights(folder / "model")
 
     result = transduce("adapt", folder, "--corrections", store, *QUICK)

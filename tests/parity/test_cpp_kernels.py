@@ -10,6 +10,7 @@ import torch
 from tests.unit.train.test_fused_passes import random_batch
 from torch import Tensor
 
+from transduce.model import cpp_kernels
 from transduce.model.attention import scaled_dot_product_attention
 from transduce.model.config import ModelConfig
 from transduce.model.cpp_library import load_kernels
@@ -90,8 +91,6 @@ def test_loss_and_gradients_are_those_of_the_model_as_it_is_written(
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("depth", [16, 64])
 def test_attention(dtype: torch.dtype, causal: bool, depth: int):
-    from transduce.model.cpp_kernels import PackedAttention
-
     torch.manual_seed(1)
     lengths, heads = [1, 2, 3, 17, 16, 300, 5], 2
     starts = torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32)
@@ -99,7 +98,7 @@ def test_attention(dtype: torch.dtype, causal: bool, depth: int):
     weights = torch.randn(sum(lengths), heads * depth).to(dtype)
     twin = packed.detach().double().requires_grad_()
 
-    out = PackedAttention.apply(packed, None, starts, starts, (512, 512), heads, causal)
+    out = cpp_kernels.attention(packed, None, starts, starts, (512, 512), heads, causal)
 
     rows = [attend(part, part, heads=heads, causal=causal) for part in twin.split(lengths)]
     expected = torch.cat(rows)
@@ -111,8 +110,6 @@ def test_attention(dtype: torch.dtype, causal: bool, depth: int):
 
 @precisions
 def test_attention_to_a_memory(dtype: torch.dtype):
-    from transduce.model.cpp_kernels import PackedAttention
-
     torch.manual_seed(1)
     queries, keys, heads, width = [3, 20, 1], [18, 1, 33], 4, 64
     starts = [
@@ -123,7 +120,7 @@ def test_attention_to_a_memory(dtype: torch.dtype):
     memory = torch.randn(sum(keys), 2 * width).to(dtype).requires_grad_()
     twins = [x.detach().double().requires_grad_() for x in (q, memory)]
 
-    out = PackedAttention.apply(q, memory, *starts, (32, 64), heads, False)
+    out = cpp_kernels.attention(q, memory, *starts, (32, 64), heads, False)
 
     pairs = zip(twins[0].split(queries), twins[1].split(keys), strict=True)
     expected = torch.cat([attend(left, right, heads=heads, causal=False) for left, right in pairs])
@@ -148,10 +145,8 @@ def attend(queries: Tensor, memory: Tensor, *, heads: int, causal: bool) -> Tens
 @precisions
 @pytest.mark.parametrize("pieces", [15, 16, 17, 100])
 def test_the_loss_of_vocabularies_of_any_size(pieces: int, dtype: torch.dtype):
-    from transduce.model.cpp_kernels import CrossEntropy
-
     rows, matrix, targets = output_inputs(pieces, dtype)
-    loss = CrossEntropy.apply(rows, matrix, targets, 0.1, 16)
+    loss = cpp_kernels.cross_entropy(rows, matrix, targets, 0.1, 16)
 
     twins = [x.detach().double().requires_grad_() for x in (rows, matrix)]
     logits = (twins[0] @ twins[1].T)[None]
@@ -166,12 +161,10 @@ def test_the_loss_of_vocabularies_of_any_size(pieces: int, dtype: torch.dtype):
 @precisions
 @pytest.mark.parametrize("pieces", [15, 16, 17, 100])
 def test_r_drop_of_vocabularies_of_any_size(pieces: int, dtype: torch.dtype):
-    from transduce.model.cpp_kernels import RDrop
-
     first, matrix, targets = output_inputs(pieces, dtype)
     second = output_inputs(pieces, dtype, seed=2)[0]
     targets %= pieces  # no PAD
-    loss = RDrop.apply(first, second, matrix, targets, 0.1, 3.0, 16)
+    loss = cpp_kernels.r_drop(first, second, matrix, targets, 0.1, 3.0, 16)
 
     twins = [x.detach().double().requires_grad_() for x in (first, second, matrix)]
     expected = r_drop_loss(
@@ -201,37 +194,31 @@ def test_r_drop_of_a_model_without_dropout_is_its_loss_alone():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_is_not_hidden(bad: float):
-    from transduce.model.cpp_kernels import CrossEntropy, RDrop
-
     rows, matrix, targets = output_inputs(40, torch.float32)
     spoiled = rows.detach().clone()
     spoiled[5, 3] = bad
 
-    assert not CrossEntropy.apply(spoiled, matrix, targets, 0.1, 16).isfinite()
+    assert not cpp_kernels.cross_entropy(spoiled, matrix, targets, 0.1, 16).isfinite()
     targets %= 40
-    assert not RDrop.apply(spoiled, rows, matrix, targets, 0.1, 3.0, 16).isfinite()
+    assert not cpp_kernels.r_drop(spoiled, rows, matrix, targets, 0.1, 3.0, 16).isfinite()
 
 
 def test_far_apart_logits():
     """Their exponentials underflow; the loss does not."""
-    from transduce.model.cpp_kernels import CrossEntropy
-
     matrix = torch.eye(17) * 200
     rows, targets = torch.eye(17)[:16], torch.arange(1, 17, dtype=torch.int32) % 16
-    loss = CrossEntropy.apply(rows, matrix, targets, 0.0, 16)
+    loss = cpp_kernels.cross_entropy(rows, matrix, targets, 0.0, 16)
 
     assert loss.item() == pytest.approx(16 * 200)
 
 
 @precisions
 def test_dropout_has_its_probability_and_one_mask_for_both_directions(dtype: torch.dtype):
-    from transduce.model.cpp_kernels import FusedAddNorm
-
     x, y = torch.zeros(500, 64, dtype=dtype), torch.ones(500, 64, dtype=dtype).requires_grad_()
     gain, offset, seed = torch.ones(64), torch.zeros(64), torch.tensor([7], dtype=torch.int32)
     masks: list[Tensor] = []
     for stream in (0, 1):
-        total, out, _ = FusedAddNorm.apply(x, y, None, gain, offset, 1e-5, 0.3, seed, stream)
+        total, out, _ = cpp_kernels.add_norm(x, y, None, gain, offset, 1e-5, 0.3, seed, stream)
         slopes = torch.ones_like(total), torch.zeros_like(out)
         (grad,) = torch.autograd.grad([total, out], y, slopes)
         assert torch.equal(grad, total)
@@ -242,13 +229,11 @@ def test_dropout_has_its_probability_and_one_mask_for_both_directions(dtype: tor
 
 
 def test_embedded_pieces_drop_the_same_values_in_both_directions():
-    from transduce.model.cpp_kernels import Embed
-
     ids = torch.arange(40, dtype=torch.int32)
     matrix, table = torch.ones(50, 64).requires_grad_(), torch.zeros(40, 64)
     seed = torch.tensor([3], dtype=torch.int32)
 
-    out = Embed.apply(ids, ids, matrix, table, 2.0, torch.float32, 0.5, seed, 0)
+    out = cpp_kernels.embed(ids, ids, matrix, table, 2.0, torch.float32, 0.5, seed, 0)
     (grad,) = torch.autograd.grad(out.sum(), matrix)
 
     assert torch.equal(grad[:40], out)

@@ -16,7 +16,7 @@ _LEVELS = 1 << 24
 """Dropout probabilities are multiples of one in so many."""
 
 
-class FusedAddNorm(torch.autograd.Function):
+class CompiledAddNorm(torch.autograd.Function):
     """The sum x + dropout(y + bias), and its normalisation twice.
 
     A post-norm model uses the latter twice; the kernel adds both gradients.
@@ -69,7 +69,7 @@ class FusedAddNorm(torch.autograd.Function):
         return (grad_x, grad_y, bias_grad, grad_gain, grad_offset, *[None] * 4)
 
 
-class PackedAttention(torch.autograd.Function):
+class CompiledAttention(torch.autograd.Function):
     """Equation (1) on sentences that lie one after the other, without padding.
 
     Projections lie side by side, as one product writes them, and so does their gradient.
@@ -109,8 +109,8 @@ class PackedAttention(torch.autograd.Function):
         return grad_packed, grad_memory, *[None] * 5
 
 
-class FusedFeedForward(torch.autograd.Function):
-    """max(0, x W1 + b1) W2, without the second bias, which `FusedAddNorm` adds."""
+class CompiledFeedForward(torch.autograd.Function):
+    """max(0, x W1 + b1) W2, without the second bias, which `CompiledAddNorm` adds."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -137,7 +137,7 @@ class FusedFeedForward(torch.autograd.Function):
         return grad_hidden @ inner, grad_hidden.T @ x, grad_bias, grad.T @ hidden
 
 
-class CrossEntropy(torch.autograd.Function):
+class CompiledCrossEntropy(torch.autograd.Function):
     """`loss.chunked_cross_entropy`, PAD among its rows; the gradient is computed going forward."""
 
     @staticmethod
@@ -171,7 +171,7 @@ class CrossEntropy(torch.autograd.Function):
         return rows_grad * grad.to(rows_grad.dtype), matrix_grad * grad, None, None, None
 
 
-class RDrop(torch.autograd.Function):
+class CompiledRDrop(torch.autograd.Function):
     """`loss.r_drop_loss` without PAD among its rows; the gradient is computed going forward."""
 
     @staticmethod
@@ -262,7 +262,7 @@ class _OutputProjection:
         return rows_sum @ self._total
 
 
-class Embed(torch.autograd.Function):
+class CompiledEmbedding(torch.autograd.Function):
     """dropout(matrix[ids] · factor + table[positions])."""
 
     @staticmethod
@@ -322,3 +322,12 @@ def _split(packed: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tenso
     else:
         q, (k, v) = packed, memory.chunk(2, -1)
     return q, k, v
+
+
+# The interface that `triton_kernels` has, too.
+add_norm = CompiledAddNorm.apply
+attention = CompiledAttention.apply
+feed_forward = CompiledFeedForward.apply
+cross_entropy = CompiledCrossEntropy.apply
+r_drop = CompiledRDrop.apply
+embed = CompiledEmbedding.apply

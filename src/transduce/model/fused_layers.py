@@ -150,10 +150,8 @@ def fused_loss(
     if r_drop:
         tokens = int((targets != len(matrix) - 1).sum()) // 2  # PAD follows
         first, second = hidden[:tokens], hidden[tokens : 2 * tokens]
-        return kernels.RDrop.apply(
-            first, second, matrix, targets[:tokens], smoothing, r_drop, chunk
-        )
-    return kernels.CrossEntropy.apply(hidden, matrix, targets, smoothing, chunk)
+        return kernels.r_drop(first, second, matrix, targets[:tokens], smoothing, r_drop, chunk)
+    return kernels.cross_entropy(hidden, matrix, targets, smoothing, chunk)
 
 
 def fused_hidden_states(model: Transformer, batch: PackedBatch) -> Float[Tensor, "pieces d_model"]:
@@ -218,7 +216,7 @@ class _Stack:
         factor = config.d_model**0.5 if config.scale == "embedding" else 1.0
         dtype = next(iter(self._model.encoder)).feed_forward.inner.weight.dtype
         random = self._dropout, self._seed, next(self._streams)
-        return _kernels(side.ids).Embed.apply(
+        return _kernels(side.ids).embed(
             side.ids, side.positions, embedding.weight, table, factor, dtype, *random
         )
 
@@ -242,7 +240,7 @@ class _Stack:
         """Return the sum, and the sum normalised twice, for two readers."""
         gain, offset, epsilon = norm.weight, norm.bias, norm.eps
         random = self._dropout, self._seed, next(self._streams)
-        return _kernels(x).FusedAddNorm.apply(x, *y, gain, offset, epsilon, *random)
+        return _kernels(x).add_norm(x, *y, gain, offset, epsilon, *random)
 
 
 def _self_attention(
@@ -251,9 +249,7 @@ def _self_attention(
     packed = _project(x, attention.query, attention.key, attention.value)
     starts = side.starts, side.starts
     widths = longest, longest
-    heads = _kernels(x).PackedAttention.apply(
-        packed, None, *starts, widths, attention.heads, causal
-    )
+    heads = _kernels(x).attention(packed, None, *starts, widths, attention.heads, causal)
     return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
 
 
@@ -266,7 +262,7 @@ def _cross_attention(
     longest: tuple[int, int],
 ) -> SublayerOutput:
     packed = _project(memory, attention.key, attention.value)
-    heads = _kernels(x).PackedAttention.apply(
+    heads = _kernels(x).attention(
         attention.query(x), packed, *starts, longest, attention.heads, False
     )
     return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
@@ -276,7 +272,7 @@ def _feed_forward(layer: FeedForward, x: Tensor) -> SublayerOutput:
     if layer.activation is not F.relu or layer.dropout:
         return SublayerOutput(layer(x), None)
     inner, outer = layer.inner, layer.outer
-    values = _kernels(x).FusedFeedForward.apply(x, inner.weight, inner.bias, outer.weight)
+    values = _kernels(x).feed_forward(x, inner.weight, inner.bias, outer.weight)
     return SublayerOutput(values, outer.bias)
 
 

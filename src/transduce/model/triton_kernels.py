@@ -719,3 +719,11 @@ def _row_settings(width: int, dropout: float) -> dict[str, int | float]:
         "SCALE": 1.0 / (1.0 - dropout),
         "num_warps": 4,
     }
+
+
+# The interface that `cpp_kernels` has, too.
+add_norm = FusedAddNorm.apply
+attention = PackedAttention.apply
+feed_forward = FusedFeedForward.apply
+cross_entropy = CrossEntropy.apply
+embed = Embed.apply
