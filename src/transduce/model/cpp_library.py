@@ -82,7 +82,7 @@ def load_kernels() -> KernelLibrary:
         return KernelLibrary(None, f"{_COMPILER}, which compiles them, is not installed")
     try:
         library = _load(compiler)
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         output = getattr(error, "stderr", None) or str(error).encode()
         reason = output.decode(errors="replace").strip().partition("\n")[0]
         return KernelLibrary(None, f"{_COMPILER} could not compile them ({reason})")
@@ -98,28 +98,31 @@ def _load(compiler: str) -> ctypes.CDLL:
     version = subprocess.check_output([compiler, "--version"], timeout=_TIMEOUT)
     depends_on = source, version, " ".join(_FLAGS).encode(), processor_features().encode()
     name = hashlib.sha256(b"\0".join(depends_on)).hexdigest()[:16] + ".so"
-    folder = user_cache(os.environ, system=sys.platform, home=Path.home()) / "kernels"
-    with suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keep = _is_private(folder)
-    if keep and (folder / name).is_file():
-        return ctypes.CDLL(str(folder / name))
-    with tempfile.TemporaryDirectory(dir=folder if keep else None) as scratch:
+    folder = _private_folder()
+    if folder and (folder / name).is_file():
+        with suppress(OSError):  # damaged, or of another C library: compile it anew
+            return ctypes.CDLL(str(folder / name))
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         compiled = _compile(compiler, source, Path(scratch))
         library = ctypes.CDLL(str(compiled))  # stays loaded without its file
-        if keep:
+        if folder:
             compiled.replace(folder / name)
     return library
 
 
-def _is_private(folder: Path) -> bool:
-    """Whether we, and nobody else, can write to a folder: what lies in it is run."""
+def _private_folder() -> Path | None:
+    """Return the folder of the user's cache that nobody else can write to: what lies there is run.
+
+    None if there is none, as without a home folder.
+    """
     try:
+        folder = user_cache(os.environ, system=sys.platform, home=Path.home()) / "kernels"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
-    except OSError:
-        return False
+    except (OSError, RuntimeError):
+        return None
     own = status.st_uid == os.getuid() and os.access(folder, os.W_OK)
-    return own and not status.st_mode & 0o022
+    return folder if own and not status.st_mode & 0o022 else None
 
 
 def _compile(compiler: str, source: bytes, folder: Path) -> Path:

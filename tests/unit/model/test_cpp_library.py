@@ -50,6 +50,19 @@ def test_a_folder_that_others_can_write_to_is_not_used(cache: Path):
 
 
 @needs_compiler
+def test_a_damaged_library_is_compiled_anew(cache: Path):
+    load_kernels()
+    (kept,) = cache.iterdir()
+    damaged = kept.with_name("damaged")
+    damaged.write_bytes(b"not a library")
+    damaged.replace(kept)  # the old file is loaded in this process: it is not overwritten
+    load_kernels.cache_clear()
+
+    assert load_kernels().library is not None
+    assert kept.read_bytes() != b"not a library"
+
+
+@needs_compiler
 def test_a_cache_that_cannot_be_written_does_without(tmp_path: Path):
     (tmp_path / "cache").write_text("a file")
 
