@@ -54,6 +54,8 @@ inline void store(BFloat16 *to, Vector values) {  // to the nearest, ties to eve
     std::memcpy(to, &halves, sizeof halves);
 }
 
+inline void add(float *to, Vector values) { store(to, load(to) + values); }
+
 // The first `count` values; `rest` in the other lanes.
 template <typename T>
 inline Vector load_part(const T *from, int64_t count, float rest) {
@@ -63,6 +65,9 @@ inline Vector load_part(const T *from, int64_t count, float rest) {
     for (int64_t lane = count; lane < LANES; lane++) result[lane] = rest;
     return result;
 }
+
+template <typename T>
+inline float load_one(const T *from) { return load_part(from, 1, 0.0f)[0]; }
 
 template <typename T>
 inline void store_part(T *to, Vector values, int64_t count) {
@@ -83,7 +88,7 @@ inline float sum(Vector x) {
     return (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
 }
 
-// A NaN of `x` is kept in neither place: sums of exponentials show it.
+// NaN is never the larger; the sum of exponentials shows it.
 inline Vector larger(Vector x, Vector y) { return x > y ? x : y; }
 
 inline float largest_of(Vector x) {
@@ -94,20 +99,20 @@ inline float largest_of(Vector x) {
 
 inline Vector all(float value) { return Vector{} + value; }
 
-// Return exp(x) with a relative error below 2e-7 for -87 <= x <= 88, and NaN for NaN.
+// Return exp(x) with a relative error below 1e-7 for -87 <= x <= 88, and NaN for NaN.
 inline Vector exponential(Vector x) {
     x = x < -87.0f ? all(-87.0f) : x;
     x = x > 88.0f ? all(88.0f) : x;
-    // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+    // x = n ln 2 + r: adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
     Vector shifted = x * 1.44269504f + 12582912.0f;
     Vector n = shifted - 12582912.0f;
     Vector r = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // ln 2 in two parts
-    Vector y = all(1.9875691500e-4f);  // minimax coefficients of Cephes
-    y = y * r + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
+    // (exp(r) - 1 - r) / r^2, interpolated at Chebyshev's nodes of |r| <= ln 2 / 2.
+    Vector y = all(1.3926250830e-3f);
+    y = y * r + 8.3632328837e-3f;
+    y = y * r + 4.1666554213e-2f;
+    y = y * r + 1.6666576666e-1f;
+    y = y * r + 0.5f;
     y = y * r * r + r + 1.0f;
     return same_bits<Vector>(same_bits<Words>(y) + (same_bits<Words>(shifted) << 23));  // times 2^n
 }
@@ -388,8 +393,6 @@ void add_norm_forward(const T *x, const T *y, const T *bias, const float *gain, 
     }
 }
 
-inline void add(float *to, Vector values) { store(to, load(to) + values); }
-
 // `sums` gets the gradients of gain, offset and bias from each thread's rows.
 template <typename T>
 void add_norm_backward(const T *grad_out, const T *grad_copy, const T *grad_total, const T *total,
@@ -515,9 +518,6 @@ struct Softmax {
         log_z = largest + std::log(z);
     }
 };
-
-template <typename T>
-inline float load_one(const T *from) { return load_part(from, 1, 0.0f)[0]; }
 
 // Overwrite logits by their gradients, without the constant share of the smoothed target.
 // `sums` gets -log p of the correct piece and log Z, or zeros where that is PAD, the last id.

@@ -73,19 +73,23 @@ class Muon(torch.optim.Optimizer):
                 moves = orthogonalise(momenta.to(self._iterate_in or momenta.dtype))
                 # An orthogonal a x b matrix has the root mean square max(a, b)^-½.
                 scale = rate * 0.2 * max(shape) ** 0.5
-                for matrix, move in zip(matrices, moves.to(momenta.dtype), strict=True):
-                    matrix.mul_(shrink).sub_(move, alpha=scale)
+                # All matrices by one call each: their operations are small.
+                if shrink != 1.0:
+                    torch._foreach_mul_(matrices, shrink)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+                steps = moves.to(momenta.dtype).unbind()
+                torch._foreach_sub_(matrices, steps, alpha=scale)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
     def _momenta(self, matrices: Sequence[nn.Parameter], momentum: float) -> Matrices:
         """Update every matrix's momentum; return it with Nesterov's look-ahead."""
-        lookaheads: list[Tensor] = []
+        means: list[Tensor] = []
         for matrix in matrices:
-            state, grad = self.state[matrix], cast(Tensor, matrix.grad)
+            state = self.state[matrix]
             if "momentum" not in state:
                 state["momentum"] = torch.zeros_like(matrix)
-            mean = cast(Tensor, state["momentum"]).lerp_(grad, 1.0 - momentum)
-            lookaheads.append(grad.lerp(mean, momentum))
-        return torch.stack(lookaheads)
+            means.append(state["momentum"])
+        grads = [cast(Tensor, matrix.grad) for matrix in matrices]
+        torch._foreach_lerp_(means, grads, 1.0 - momentum)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return torch.stack(torch._foreach_lerp(grads, means, momentum))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
 
 def orthogonalise(momenta: Matrices) -> Matrices:
