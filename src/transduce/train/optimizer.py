@@ -63,8 +63,8 @@ class Muon(torch.optim.Optimizer):
         """Update every matrix that has a gradient."""
         assert closure is None, "the loss is not evaluated again"
         for group in self.param_groups:
-            shapes: dict[torch.Size, list[nn.Parameter]] = {}
-            for matrix in cast(list[nn.Parameter], group["params"]):
+            shapes: dict[torch.Size, list[Tensor]] = {}
+            for matrix in cast(list[Tensor], group["params"]):
                 if matrix.grad is not None:
                     shapes.setdefault(matrix.shape, []).append(matrix)
             rate, shrink = group["lr"], 1.0 - group["lr"] * group["weight_decay"]
@@ -79,7 +79,7 @@ class Muon(torch.optim.Optimizer):
                 steps = moves.to(momenta.dtype).unbind()
                 torch._foreach_sub_(matrices, steps, alpha=scale)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
-    def _momenta(self, matrices: Sequence[nn.Parameter], momentum: float) -> Matrices:
+    def _momenta(self, matrices: Sequence[Tensor], momentum: float) -> Matrices:
         """Update every matrix's momentum; return it with Nesterov's look-ahead."""
         means: list[Tensor] = []
         for matrix in matrices:
