@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from tests.conftest import SMALL, Run, Transduce, write_corpus
 
 from transduce.bundle.bundle import Bundle
+from transduce.model.cpp_library import load_kernels
 from transduce.train.config import TrainConfig
 from transduce.train.precision import bfloat16_units, choose_precision
 
@@ -46,6 +48,23 @@ def test_a_run_in_bfloat16_says_so_and_writes_float32(transduce: Transduce, tmp_
     weights = Bundle.load(tmp_path / "run" / "model").model.state_dict().values()
     assert {weight.dtype for weight in weights} == {torch.float32}
     assert not all(torch.equal(weight, weight.bfloat16().float()) for weight in weights)
+
+
+def test_a_run_without_a_compiler_says_so(
+    transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", "")
+    load_kernels.cache_clear()
+    write_corpus(tmp_path)
+    corpus = ("--source", tmp_path / "train.src", "--target", tmp_path / "train.rev")
+    few = ("train.updates=2", "train.validate_every=2", "train.warmup=1", "batch.tokens=60")
+    settings = [word for item in few for word in ("--set", item)]
+
+    result = transduce("train", *corpus, *SMALL, *settings, "--out", tmp_path / "run")
+    load_kernels.cache_clear()
+
+    assert result.code == 0, result.err
+    assert "without fused kernels, so updates take longer: " in result.err
 
 
 def test_a_run_says_which_precision_was_chosen_and_why(run: Run):
