@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.gpu.device import CONFIG, distance
 from tests.unit.train.test_fused_passes import random_batch
 from torch import Tensor
 
 from transduce.model import cpp_kernels
 from transduce.model.attention import scaled_dot_product_attention
-from transduce.model.config import ModelConfig
 from transduce.model.cpp_library import load_kernels
 from transduce.model.fused_layers import fused_loss, supports_fused_layers
 from transduce.model.loss import cross_entropy, r_drop_loss
@@ -27,17 +27,6 @@ pytestmark = pytest.mark.skipif(
     load_kernels().library is None, reason=f"no compiled kernels: {load_kernels().reason}"
 )
 
-CONFIG = ModelConfig(
-    vocab_size=99,
-    encoder_layers=2,
-    decoder_layers=2,
-    d_model=64,
-    d_ff=96,
-    heads=2,
-    d_k=32,
-    d_v=32,
-    dropout=0.0,
-)
 DEPARTURES: list[dict[str, object]] = [
     {},
     {"norm": "pre", "activation": "gelu", "attention_bias": True},
@@ -296,8 +285,3 @@ def output_inputs(
 
 def gradients(loss: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(loss, inputs)
-
-
-def distance(a: Tensor, b: Tensor) -> float:
-    """Of two tensors, relative to the second."""
-    return ((a.double() - b).norm() / (b.norm() + 1e-30)).item()

@@ -37,17 +37,19 @@ def cgroup_limit(name: str) -> list[str]:
 
 def processor_name() -> str:
     """Return the processor's name; empty if unknown."""
-    info = Path("/proc/cpuinfo")
-    text = info.read_text() if info.is_file() else ""
-    match = re.search(r"^model name\s*:\s*(.+)$", text, re.M)
-    return match[1] if match else platform.processor()
+    return _cpuinfo("model name") or platform.processor()
 
 
 def processor_features() -> str:
     """Return the processor's features as Linux names them; empty if unknown."""
+    return _cpuinfo("flags|Features")
+
+
+def _cpuinfo(field: str) -> str:
+    """Return a field that Linux states of the first processor; empty if unknown."""
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.is_file() else ""
-    match = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M)
+    match = re.search(rf"^(?:{field})\s*:\s*(.+)$", text, re.M)
     return match[1] if match else ""
 
 

@@ -226,7 +226,8 @@ struct Attention {
 // One head of one sentence.
 struct Head {
     int64_t first_query, queries, first_key, keys, head;
-    int64_t all_queries, all_keys;  // rounded up
+    int64_t all_queries, all_keys;        // rounded up
+    int64_t q_start, kv_start, out_start;  // of its first value in each matrix
 
     Head(const Attention &a, int64_t number) {
         int64_t sentence = number / a.heads;
@@ -237,6 +238,9 @@ struct Head {
         keys = a.key_starts[sentence + 1] - first_key;
         all_queries = padded(queries, 4);
         all_keys = padded(keys, LANES);
+        q_start = first_query * a.q_stride + head * a.depth;
+        kv_start = first_key * a.kv_stride + head * a.depth;
+        out_start = first_query * a.width() + head * a.depth;
     }
 
     // Number of keys that a query sees, from the first.
@@ -275,11 +279,9 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
             float *queries = memory.take(n * depth), *heads = memory.take(n * depth);
             float *keys = memory.take(m * depth), *keys_t = memory.take(m * depth);
             float *values = memory.take(m * depth), *weights = memory.take(n * m);
-            int64_t q_start = h.first_query * a.q_stride + h.head * depth;
-            int64_t kv_start = h.first_key * a.kv_stride + h.head * depth;
-            load_head(q + q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
-            load_head(k + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
-            load_head(v + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
+            load_head(q + h.q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
+            load_head(k + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
+            load_head(v + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
             transpose(keys, m, depth, keys_t);
             multiply(queries, depth, 1, keys_t, weights, n, depth, m);
             for (int64_t i = 0; i < h.queries; i++) {
@@ -303,8 +305,7 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
                 log_z[(h.first_query + i) * a.heads + h.head] = largest + std::log(total);
             }
             multiply(weights, m, 1, values, heads, n, h.keys, depth);
-            int64_t out_start = h.first_query * width + h.head * depth;
-            store_head(heads, h.queries, depth, width, out + out_start);
+            store_head(heads, h.queries, depth, width, out + h.out_start);
         }
     }
 }
@@ -326,13 +327,10 @@ void attention_backward(const Attention &a, const T *q, const T *k, const T *v, 
             float *values = memory.take(m * depth), *values_t = memory.take(m * depth);
             float *keys_grad = memory.take(m * depth), *values_grad = memory.take(m * depth);
             float *weights = memory.take(n * m), *slopes = memory.take(n * m);
-            int64_t q_start = h.first_query * a.q_stride + h.head * depth;
-            int64_t kv_start = h.first_key * a.kv_stride + h.head * depth;
-            int64_t out_start = h.first_query * width + h.head * depth;
-            load_head(q + q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
-            load_head(grad_out + out_start, width, h.queries, n, depth, 1.0f, grads);
-            load_head(k + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
-            load_head(v + kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
+            load_head(q + h.q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
+            load_head(grad_out + h.out_start, width, h.queries, n, depth, 1.0f, grads);
+            load_head(k + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
+            load_head(v + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
             transpose(keys, m, depth, keys_t);
             transpose(values, m, depth, values_t);
             multiply(queries, depth, 1, keys_t, weights, n, depth, m);
@@ -357,9 +355,9 @@ void attention_backward(const Attention &a, const T *q, const T *k, const T *v, 
             multiply(slopes, m, 1, keys, queries_grad, n, h.keys, depth);
             multiply(slopes, 1, m, queries, keys_grad, m, h.queries, depth);  // scaled already
             multiply(weights, 1, m, grads, values_grad, m, h.queries, depth);
-            store_head(queries_grad, h.queries, depth, a.q_stride, grad_q + q_start, a.scale);
-            store_head(keys_grad, h.keys, depth, a.kv_stride, grad_k + kv_start);
-            store_head(values_grad, h.keys, depth, a.kv_stride, grad_v + kv_start);
+            store_head(queries_grad, h.queries, depth, a.q_stride, grad_q + h.q_start, a.scale);
+            store_head(keys_grad, h.keys, depth, a.kv_stride, grad_k + h.kv_start);
+            store_head(values_grad, h.keys, depth, a.kv_stride, grad_v + h.kv_start);
         }
     }
 }

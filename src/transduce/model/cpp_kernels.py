@@ -11,9 +11,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from transduce.model.cpp_library import load_kernels
-
-_LEVELS = 1 << 24
-"""Dropout probabilities are multiples of one in so many."""
+from transduce.model.fused_layers import DROPOUT_LEVELS, split_projections
 
 
 class CompiledAddNorm(torch.autograd.Function):
@@ -87,7 +85,7 @@ class CompiledAttention(torch.autograd.Function):
         causal: bool,
     ) -> Float[Tensor, "queries _"]:
         """Attend to `memory` (keys, values), or in self-attention to `packed` itself."""
-        q, k, v = _split(packed, memory)
+        q, k, v = split_projections(packed, memory)
         out, log_z, depth = q.new_empty(q.shape), torch.empty(len(q), heads), q.size(1) // heads
         sizes = len(query_starts) - 1, heads, depth, q.stride(0), k.stride(0)
         numbers = (*sizes, depth**-0.5, causal)
@@ -103,8 +101,8 @@ class CompiledAttention(torch.autograd.Function):
         packed, memory, query_starts, key_starts, log_z = ctx.saved_tensors  # type: ignore[attr-defined]
         grad_packed = torch.empty_like(packed)
         grad_memory = None if memory is None else torch.empty_like(memory)
-        inputs = (*_split(packed, memory), grad_out.contiguous(), log_z)
-        grads, starts = _split(grad_packed, grad_memory), (query_starts, key_starts)
+        inputs = (*split_projections(packed, memory), grad_out.contiguous(), log_z)
+        grads, starts = split_projections(grad_packed, grad_memory), (query_starts, key_starts)
         _call("attention_backward", packed, *inputs, *grads, *starts, *ctx.numbers)  # type: ignore[attr-defined]
         return grad_packed, grad_memory, *[None] * 5
 
@@ -312,16 +310,7 @@ def _call(kernel: str, like: Tensor, *arguments: Tensor | float | int | None) ->
 
 def _random(dropout: float, seed: Tensor, stream: int) -> tuple[int, int, int, float]:
     """The parameters of the dropout of one call."""
-    return int(seed), stream, round(dropout * _LEVELS), 1.0 / (1.0 - dropout)
-
-
-def _split(packed: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Views of queries, keys and values."""
-    if memory is None:
-        q, k, v = packed.chunk(3, -1)
-    else:
-        q, (k, v) = packed, memory.chunk(2, -1)
-    return q, k, v
+    return int(seed), stream, round(dropout * DROPOUT_LEVELS), 1.0 / (1.0 - dropout)
 
 
 # The interface that `triton_kernels` has, too.

@@ -41,6 +41,9 @@ CPU_LANES = 16
 _MIN_CAPABILITY = (8, 0)
 """Compute capability of the first GPUs with bfloat16."""
 
+DROPOUT_LEVELS = 1 << 24
+"""Dropout probabilities in the kernels are multiples of one in so many."""
+
 _MAX_LOGITS = 1 << 27
 """Logits that exist at one time."""
 
@@ -287,3 +290,12 @@ def _kernels(x: Tensor) -> Any:
     """Return the module of kernels for a tensor's device."""
     name = "cpp_kernels" if x.device.type == "cpu" else "triton_kernels"
     return import_module(f"transduce.model.{name}")
+
+
+def split_projections(packed: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return views of queries, keys and values that lie side by side."""
+    if memory is None:
+        q, k, v = packed.chunk(3, -1)
+    else:
+        q, (k, v) = packed, memory.chunk(2, -1)
+    return q, k, v

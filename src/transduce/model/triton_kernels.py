@@ -18,11 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from transduce.model.fused_layers import MAX_LENGTH
+from transduce.model.fused_layers import DROPOUT_LEVELS, MAX_LENGTH, split_projections
 from transduce.model.loss import add_product
-
-_LEVELS = 1 << 24
-"""Dropout probabilities are multiples of one in so many."""
 
 _MAX_PROGRAMS = 1056
 """Programs of a kernel that sums over rows: eight for each multiprocessor of a large GPU. Each sums
@@ -370,7 +367,7 @@ class PackedAttention(torch.autograd.Function):
         causal: bool,
     ) -> Float[Tensor, "queries _"]:
         """Attend to `memory` (keys, values), or in self-attention to `packed` itself."""
-        q, k, v = _split(packed, memory)
+        q, k, v = split_projections(packed, memory)
         shared = _attention_settings(q, longest=longest, heads=heads, causal=causal)
         backward = _attention_settings(
             q, longest=longest, heads=heads, causal=causal, backward=True
@@ -392,26 +389,17 @@ class PackedAttention(torch.autograd.Function):
         grad_packed = torch.empty_like(packed)
         grad_memory = None if memory is None else torch.empty_like(memory)
         _attention_backward[(ctx.programs,)](  # type: ignore[attr-defined]
-            *_split(packed, memory),
+            *split_projections(packed, memory),
             out,
             grad_out.contiguous(),
             log_z,
             query_starts,
             key_starts,
-            *_split(grad_packed, grad_memory),
+            *split_projections(grad_packed, grad_memory),
             *ctx.numbers,  # type: ignore[attr-defined]
             **ctx.shared,  # type: ignore[attr-defined]
         )
         return grad_packed, grad_memory, *[None] * 5
-
-
-def _split(packed: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Views of queries, keys and values."""
-    if memory is None:
-        q, k, v = packed.chunk(3, -1)
-    else:
-        q, (k, v) = packed, memory.chunk(2, -1)
-    return q, k, v
 
 
 def _attention_settings(
@@ -715,7 +703,7 @@ def _row_settings(width: int, dropout: float) -> dict[str, int | float]:
         "WIDTH": width,
         "BLOCK": block,
         "ROWS": max(1, 2048 // block),
-        "LEVEL": round(dropout * _LEVELS),
+        "LEVEL": round(dropout * DROPOUT_LEVELS),
         "SCALE": 1.0 / (1.0 - dropout),
         "num_warps": 4,
     }

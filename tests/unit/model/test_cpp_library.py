@@ -40,8 +40,7 @@ def test_a_library_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch
 @needs_compiler
 def test_a_folder_that_others_can_write_to_is_not_used(cache: Path):
     load_kernels()
-    (kept,) = cache.iterdir()
-    kept.write_bytes(b"not a library")
+    kept = damage(cache)
     cache.chmod(0o777)
     load_kernels.cache_clear()
 
@@ -52,10 +51,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(cache: Path):
 @needs_compiler
 def test_a_damaged_library_is_compiled_anew(cache: Path):
     load_kernels()
-    (kept,) = cache.iterdir()
-    damaged = kept.with_name("damaged")
-    damaged.write_bytes(b"not a library")
-    damaged.replace(kept)  # the old file is loaded in this process: it is not overwritten
+    kept = damage(cache)
     load_kernels.cache_clear()
 
     assert load_kernels().library is not None
@@ -95,3 +91,11 @@ def test_kernels_share_the_threads_of_torch():
     output = subprocess.check_output([sys.executable, "-c", code], text=True)
 
     assert output == "1\n"
+
+
+def damage(cache: Path) -> Path:
+    """Replace the library in the cache; the old file is loaded in this process."""
+    (kept,) = cache.iterdir()
+    damaged = kept.with_name("damaged")
+    damaged.write_bytes(b"not a library")
+    return damaged.replace(kept)
