@@ -1,7 +1,7 @@
 """Training throughput of the paper's base and big models on a GPU, against two tuned peers.
 
     .venv/bin/python benchmarks/gpu.py            # with CUDA: prints a table, writes the record
-    .venv/bin/python benchmarks/gpu.py --models base --eager --record gpu-peers    # in one minute
+    .venv/bin/python benchmarks/gpu.py --models base --record gpu-peers    # base alone
     .venv/bin/python benchmarks/gpu.py --small    # anywhere: small models, prints only
 
 Updates of about 25,000 random target tokens (section 5.1), in batches formed by transduce's

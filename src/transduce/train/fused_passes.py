@@ -53,7 +53,7 @@ class FusedPasses:
             r_drop: α of R-Drop; 0 passes each batch once.
         """
         self._model, self._smoothing, self._r_drop = model, smoothing, r_drop
-        self._masters = masters
+        self._weights, self._masters = list(model.parameters()), masters
 
     def pack(self, batch: Batch) -> PackedBatch | None:
         """Pack a batch in main memory, or return None where it has to be passed as it is."""
@@ -72,9 +72,9 @@ class FusedPasses:
             tokens: target tokens of the update, which the gradient is divided by.
         """
         loss, grads = self._pass(batch, torch.full((), 1.0 / tokens))
-        for master, grad in zip(self._masters, grads, strict=True):
+        for master, grad in zip(self._masters, _in_float32(grads), strict=True):
             if master.grad is None:
-                master.grad = grad.to(master.dtype)
+                master.grad = grad
             else:
                 master.grad += grad
         return loss
@@ -85,8 +85,18 @@ class FusedPasses:
     ) -> tuple[Float[Tensor, ""], Sequence[Tensor]]:
         """Return the loss, and the gradients of the scaled loss."""
         loss = fused_loss(self._model, batch, smoothing=self._smoothing, r_drop=self._r_drop)
-        weights = list(self._model.parameters())
-        return loss.detach(), torch.autograd.grad(loss * scale, weights, materialize_grads=True)
+        grads = torch.autograd.grad(loss * scale, self._weights, materialize_grads=True)
+        return loss.detach(), grads
+
+
+def _in_float32(grads: Sequence[Tensor]) -> list[Tensor]:
+    """Return gradients in float32; those in bfloat16 are converted by one call."""
+    low = [grad for grad in grads if grad.dtype != torch.float32]
+    if not low:
+        return list(grads)
+    flat = torch.cat([grad.reshape(-1) for grad in low]).float()
+    parts = iter(flat.split([grad.numel() for grad in low]))
+    return [grad if grad.dtype == torch.float32 else next(parts).view(grad.shape) for grad in grads]
 
 
 class _Recorded(NamedTuple):

@@ -1,5 +1,6 @@
 """Adam as torch has it, and Muon's move worked out by singular values."""
 
+import copy
 from collections.abc import Sequence
 from typing import Literal
 
@@ -168,3 +169,43 @@ def test_muon_iterates_in_the_precision_of_the_run_and_remembers_in_float32(
     short = look.bfloat16() if precision == "bfloat16" else look
     reach = 0.2 * max(matrix.shape) ** 0.5
     torch.testing.assert_close(before - matrix, reach * orthogonalise(short)[0].float())
+
+
+@pytest.mark.parametrize("without", [1, 2])
+def test_muon_keeps_the_momentum_of_a_matrix_without_a_gradient(without: int):
+    starts = [draw(8, 6, seed=seed) for seed in range(3)]
+    grads = [[draw(8, 6, seed=10 * step + number) for number in range(3)] for step in range(4)]
+    weights = [nn.Parameter(start.clone()) for start in starts]
+    muon = Muon(weights, rate=0.1, momentum=0.9, weight_decay=0.1)
+
+    for number, step in enumerate(grads):
+        for weight, grad in zip(weights, step, strict=True):
+            weight.grad = grad
+        if number == 2:
+            weights[without].grad = None
+        muon.step()
+
+    for number, (weight, start) in enumerate(zip(weights, starts, strict=True)):
+        steps = grads[:2] + grads[3:] if number == without else grads
+        own = [step[number] for step in steps]
+        assert torch.equal(weight, moved(start, own, rate=0.1, weight_decay=0.1))
+
+
+def test_muon_goes_on_from_momenta_that_were_loaded():
+    weights = [nn.Parameter(draw(8, 6, seed=seed)) for seed in range(2)]
+    muon = Muon(weights, rate=0.1, momentum=0.9, weight_decay=0.0)
+
+    def step(seed: int) -> list[Tensor]:
+        for number, weight in enumerate(weights):
+            weight.grad = draw(8, 6, seed=seed + number)
+        muon.step()
+        return [weight.detach().clone() for weight in weights]
+
+    before = step(10)
+    state = copy.deepcopy(muon.state_dict())
+    first = step(20)
+    muon.load_state_dict(state)
+    for weight, value in zip(weights, before, strict=True):
+        weight.data.copy_(value)
+
+    assert all(map(torch.equal, step(20), first))
