@@ -276,6 +276,7 @@ def test_a_run_of_a_given_duration_has_one_plan(tmp_path: Path):
     assert "\n20s: " in (tmp_path / "run-0").read_text()
 
 
+@pytest.mark.slow
 def test_after_a_process_was_killed_all_start_again_and_go_on_by_themselves(tmp_path: Path):
     write_corpus(tmp_path)
     assert carried_out(tmp_path, "whole") == [0, 0]
