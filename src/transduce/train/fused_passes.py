@@ -90,13 +90,13 @@ class FusedPasses:
 
 
 def _in_float32(grads: Sequence[Tensor]) -> list[Tensor]:
-    """Return gradients in float32; those in bfloat16 are converted by one call."""
+    """Return gradients in float32; one call converts those in bfloat16."""
     low = [grad for grad in grads if grad.dtype != torch.float32]
-    if not low:
-        return list(grads)
-    flat = torch.cat([grad.reshape(-1) for grad in low]).float()
-    parts = iter(flat.split([grad.numel() for grad in low]))
-    return [grad if grad.dtype == torch.float32 else next(parts).view(grad.shape) for grad in grads]
+    exact = [torch.empty(grad.shape, device=grad.device) for grad in low]
+    if low:
+        torch._foreach_copy_(exact, low)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    parts = iter(exact)
+    return [grad if grad.dtype == torch.float32 else next(parts) for grad in grads]
 
 
 class _Recorded(NamedTuple):
@@ -170,19 +170,8 @@ class GraphedPasses(FusedPasses):
 
     def _add(self, batch: PackedBatch, scale: Tensor) -> Float[Tensor, ""]:
         loss, grads = self._pass(batch, scale)
-        for dtype in (torch.float32, torch.bfloat16):
-            pairs = [
-                (total, grad)
-                for total, grad in zip(self._grads, grads, strict=True)
-                if grad.dtype == dtype
-            ]
-            sums, added = [total for total, _ in pairs], [grad for _, grad in pairs]
-            if dtype != torch.float32:
-                # Or there would be a kernel for every matrix: torch adds many of one precision.
-                exact = [torch.empty_like(total) for total in sums]
-                torch._foreach_copy_(exact, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-                added = exact
-            torch._foreach_add_(sums, added)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        # Few calls: otherwise there would be a kernel for every matrix.
+        torch._foreach_add_(self._grads, _in_float32(grads))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         return loss
 
 

@@ -9,9 +9,8 @@ Of the schedules one is the paper's (section 5.3); four are given a peak.
 
 import copy
 import math
-import operator
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -58,7 +57,6 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         super().__init__(params, {"lr": rate, "momentum": momentum, "weight_decay": weight_decay})
         self._iterate_in = iterate_in
-        self._stacks: dict[torch.Size, _Stack] = {}
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -71,48 +69,27 @@ class Muon(torch.optim.Optimizer):
                     shapes.setdefault(matrix.shape, []).append(matrix)
             rate, shrink = group["lr"], 1.0 - group["lr"] * group["weight_decay"]
             for shape, matrices in shapes.items():
-                # All matrices by one call each: their operations are small.
-                grads = torch.stack([cast(Tensor, matrix.grad) for matrix in matrices])
-                momenta = self._stacked_momenta(matrices)
-                momenta.lerp_(grads, 1.0 - group["momentum"])
-                ahead = grads.lerp(momenta, group["momentum"])  # Nesterov's
-                moves = orthogonalise(ahead.to(self._iterate_in or ahead.dtype))
+                momenta = self._momenta(matrices, group["momentum"])
+                moves = orthogonalise(momenta.to(self._iterate_in or momenta.dtype))
                 # An orthogonal a x b matrix has the root mean square max(a, b)^-½.
                 scale = rate * 0.2 * max(shape) ** 0.5
+                # All matrices by one call each: their operations are small.
                 if shrink != 1.0:
                     torch._foreach_mul_(matrices, shrink)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
-                steps = moves.to(momenta.dtype, memory_format=torch.contiguous_format).unbind()
+                steps = moves.to(momenta.dtype).unbind()
                 torch._foreach_sub_(matrices, steps, alpha=scale)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
-    def _stacked_momenta(self, matrices: Sequence[Tensor]) -> Matrices:
-        """Return the momenta of matrices of one shape; each matrix has its part as its state."""
-        states, shape = [self.state[matrix] for matrix in matrices], matrices[0].shape
-        before = [state.get("momentum") for state in states]
-        stack = self._stacks.get(shape)
-        # Others after a checkpoint was loaded, or where another matrix has a gradient.
-        if (
-            stack is None
-            or len(before) != len(stack.parts)
-            or not all(map(operator.is_, before, stack.parts))
-        ):
-            momenta = torch.stack(
-                [
-                    torch.zeros_like(matrix) if momentum is None else momentum
-                    for matrix, momentum in zip(matrices, before, strict=True)
-                ]
-            )
-            self._stacks[shape] = stack = _Stack(momenta, momenta.unbind())
-            for state, part in zip(states, stack.parts, strict=True):
-                state["momentum"] = part
-        return stack.momenta
-
-
-class _Stack(NamedTuple):
-    """Momenta of matrices of one shape."""
-
-    momenta: Matrices
-    parts: tuple[Tensor, ...]
-    """Views of each."""
+    def _momenta(self, matrices: Sequence[Tensor], momentum: float) -> Matrices:
+        """Update every matrix's momentum; return it with Nesterov's look-ahead."""
+        means: list[Tensor] = []
+        for matrix in matrices:
+            state = self.state[matrix]
+            if "momentum" not in state:
+                state["momentum"] = torch.zeros_like(matrix)
+            means.append(state["momentum"])
+        grads = [cast(Tensor, matrix.grad) for matrix in matrices]
+        torch._foreach_lerp_(means, grads, 1.0 - momentum)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        return torch.stack(torch._foreach_lerp(grads, means, momentum))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
 
 def orthogonalise(momenta: Matrices) -> Matrices:

@@ -103,10 +103,7 @@ def train_step(
     )
     # Once, after the last micro-batch: a reduction per micro-batch would cost as much each time.
     process.all_reduce_gradients(model, loss_sum)
-    # The optimizers' lists: a walk through a model's modules takes a millisecond.
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    learning = [parameter for group in groups for parameter in group["params"]]
-    grads = [parameter.grad for parameter in learning if parameter.grad is not None]
+    grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     grad_norm = process.gather(torch.nn.utils.get_total_norm(grads))
     # Both terms are the same on every rank, and so is this: ranks that disagreed on whether to skip
     # would have different weights from here on.
