@@ -25,6 +25,7 @@ import itertools
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -44,7 +45,7 @@ from transduce.train.config import TrainConfig
 from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import choose_precision, make_replica
-from transduce.train.step import LossSettings, train_step
+from transduce.train.step import LossSettings, StepResult, train_step
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from bench_torch import Plain
@@ -72,7 +73,7 @@ class Plan(NamedTuple):
 
 BASE = SHAPES["S"]
 BIG = BASE._replace(d_model=1024, d_ff=4096, heads=16)
-FULL = Plan({"base": BASE, "big": BIG}, 37_000, 25_000, 1_000_000, 12, 3, 8192)
+FULL = Plan({"base": BASE, "big": BIG}, 37_000, 25_000, 1_000_000, 12, 5, 8192)
 TINY = SHAPES["T"]._replace(layers=1, d_model=64, d_ff=128)
 SMALL = Plan({"small": TINY}, 1_000, 600, 2_000, 3, 2, 512)
 
@@ -257,9 +258,10 @@ def training_update(model: Transformer, config: TrainConfig, *, fused: bool) -> 
     """Return the update of `transduce train`, with fused passes or without."""
     optimizers, replica = make_optimizers(model, config), make_replica(model, config)
     passes = make_fused_passes(model, config, replica) if fused else None
+    unread: deque[StepResult] = deque()
 
     def update(batch: Batch) -> None:
-        train_step(
+        result = train_step(
             model,
             [batch],
             optimizers=optimizers,
@@ -268,6 +270,9 @@ def training_update(model: Transformer, config: TrainConfig, *, fused: bool) -> 
             replica=replica,
             passes=passes,
         )
+        unread.append(result)
+        if len(unread) > 1 and unread.popleft().skipped:  # as the training loop reads them
+            raise RuntimeError("an update was not finite")
 
     return update
 

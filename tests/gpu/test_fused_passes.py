@@ -15,7 +15,7 @@ from transduce.model.transformer import Transformer, in_bfloat16
 from transduce.train.config import TrainConfig
 from transduce.train.fused_passes import GraphedPasses, make_fused_passes, pack_batch
 from transduce.train.optimizer import make_optimizers
-from transduce.train.precision import make_replica
+from transduce.train.precision import Bf16Replica, make_replica
 from transduce.train.step import LossSettings, batch_loss, train_step
 
 BOUND = 2e-2 if DEVICE == "cuda" else 1e-5
@@ -96,7 +96,7 @@ def test_a_replayed_pass_adds_the_gradients_of_one_that_is_not_recorded():
     batches = [random_batch(rows=64, longest=20, seed=seed) for seed in range(4)]
     grads: list[dict[str, Tensor]] = []
     for _ in range(3):  # made, recorded, replayed
-        passes.zero_grads()
+        passes.begin_update()
         for batch in batches:
             packed = pack_batch(batch, pad=98)
             assert packed is not None
@@ -110,6 +110,28 @@ def test_a_replayed_pass_adds_the_gradients_of_one_that_is_not_recorded():
         assert grad.norm() > 0, name
         for other in grads[1:]:  # atomic additions have no order
             assert distance(other[name], grad.double()) < 1e-3, name
+
+
+@needs_gpu
+@pytest.mark.parametrize("order", [[0], [0, 1], [1, 0], [1, 0, 0]], ids=str)
+def test_gradients_of_an_update_are_of_its_own_batches_alone(order: list[int]):
+    """The first pass writes, others add, and a batch that cannot be packed adds to either."""
+    given = [random_batch(rows=20, longest=30), random_batch(rows=3, longest=300, seed=1)]
+    batches = [given[index] for index in order]
+    grads: list[list[Tensor]] = []
+    for fused in (True, False):
+        torch.manual_seed(1)
+        model = Transformer(CONFIG).to(DEVICE).train()
+        replica = make_replica(model, TrainConfig())
+        passes = make_passes(model, replica) if fused else None
+        for _ in range(3):  # made, recorded, replayed
+            train_step(model, batches, optimizers=[], rates=[], replica=replica, passes=passes)
+            named = model.named_parameters()
+            grads.append([w.grad.double() for name, w in named if "key.bias" not in name])  # type: ignore[union-attr]
+            model.zero_grad(set_to_none=True)
+    for made in grads[:-1]:
+        for grad, expected in zip(made, grads[-1], strict=True):
+            assert distance(grad, expected) < BOUND
 
 
 @needs_gpu
@@ -146,7 +168,7 @@ def test_dropout_is_drawn_anew_by_every_replay():
     torch.manual_seed(1)
     model = Transformer(replace(CONFIG, dropout=0.3)).to(DEVICE)
     passes = make_passes(model.train())
-    passes.zero_grads()
+    passes.begin_update()
     batch = random_batch(rows=20, longest=12)
     losses: list[float] = []
     for _ in range(6):
@@ -174,8 +196,8 @@ def test_other_models_are_passed_as_they_are_written(departures: dict[str, objec
     assert make_fused_passes(model, config, make_replica(model, config)) is None
 
 
-def make_passes(model: Transformer) -> GraphedPasses:
+def make_passes(model: Transformer, replica: Bf16Replica | None = None) -> GraphedPasses:
     config = TrainConfig()
-    passes = make_fused_passes(model, config, make_replica(model, config))
+    passes = make_fused_passes(model, config, replica or make_replica(model, config))
     assert isinstance(passes, GraphedPasses)
     return passes

@@ -19,7 +19,8 @@ BOUND = 1e-2 if DEVICE == "cuda" else 1e-5
 
 @pytest.mark.parametrize("read", ["total out copy", "total out", "total copy", "out copy", "out"])
 @pytest.mark.parametrize(
-    ("width", "bias", "dropout"), [(512, True, 0.0), (48, False, 0.1), (64, True, 0.3)]
+    ("width", "bias", "dropout"),
+    [(512, True, 0.0), (1024, True, 0.1), (48, False, 0.1), (64, True, 0.3)],
 )
 def test_add_norm(width: int, bias: bool, dropout: float, read: str):
     x, y = random_tensors((203, width), (203, width))

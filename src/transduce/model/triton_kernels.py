@@ -21,9 +21,9 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from transduce.model.fused_layers import DROPOUT_LEVELS, MAX_LENGTH, split_projections
 from transduce.model.loss import add_product
 
-_MAX_PROGRAMS = 1056
-"""Programs of a kernel that sums over rows: eight for each multiprocessor of a large GPU. Each sums
-its own rows; torch adds up the sums."""
+_MAX_PROGRAMS = 2112
+"""Programs of a kernel that sums over rows: 16 for each multiprocessor of a large GPU. Each sums
+its own rows; `sum_rows` adds up the sums."""
 
 _LOGIT_ROWS, _LOGIT_COLUMNS = 4, 2048
 """Logits that a program reads at a time, four times eight of each of 256 threads."""
@@ -43,6 +43,35 @@ def _dropped(values, index, seed, stream, LEVEL: tl.constexpr, SCALE: tl.constex
     x = _mix(index.to(tl.uint32) ^ seed.to(tl.uint32))
     x = _mix(x + stream.to(tl.uint32) * 0x9E3779B1)
     return tl.where((x >> 8).to(tl.int32) >= LEVEL, values * SCALE, 0.0)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _sum_rows(
+    parts_ptr,
+    sums_ptr,
+    rows,
+    WIDTH: tl.constexpr,
+    STRIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for first in range(0, rows, ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row[:, None] < rows) & (column[None, :] < WIDTH)
+        index = row[:, None] * STRIDE + column[None, :]
+        total += tl.load(parts_ptr + index, mask=inside, other=0.0)
+    tl.store(sums_ptr + column, tl.sum(total, 0), mask=column < WIDTH)
+
+
+def sum_rows(parts: Float[Tensor, "rows *width"]) -> Float[Tensor, "*width"]:
+    """Sum over rows that programs wrote, in less time than torch takes for few columns."""
+    sums = parts.new_empty(parts.shape[1:])
+    shared = {"WIDTH": sums.numel(), "STRIDE": parts.stride(0), "ROWS": 512, "COLUMNS": 16}
+    programs = triton.cdiv(sums.numel(), shared["COLUMNS"])
+    _sum_rows[(programs,)](parts, sums, len(parts), **shared, num_warps=8)
+    return sums
 
 
 @triton.jit(do_not_specialize=["rows", "stream"])
@@ -200,7 +229,9 @@ class FusedAddNorm(torch.autograd.Function):
         if grad_out is None:
             grad_out, grad_copy = grad_copy, None
         assert grad_out is not None
-        shared, (rows, width) = ctx.shared, total.shape  # type: ignore[attr-defined]
+        (rows, width), shared = total.shape, dict(ctx.shared)  # type: ignore[attr-defined]
+        block = shared["BLOCK"]
+        shared |= {"ROWS": max(1, 512 // block), "num_warps": max(1, block // 512)}
         grad_x = torch.empty_like(total)
         grad_y = torch.empty_like(total) if shared["LEVEL"] else grad_x
         programs = min(_MAX_PROGRAMS, triton.cdiv(rows, shared["ROWS"]))
@@ -223,7 +254,7 @@ class FusedAddNorm(torch.autograd.Function):
             HAS_COPY=grad_copy is not None,
             HAS_TOTAL=grad_total is not None,
         )
-        parts = sums[:, : 3 if shared["HAS_BIAS"] else 2].sum(0)
+        parts = sum_rows(sums[:, : 3 if shared["HAS_BIAS"] else 2])
         dtype = ctx.bias_dtype  # type: ignore[attr-defined]
         grad_bias = None if dtype is None else parts[2].to(dtype)
         return (grad_x, grad_y, grad_bias, parts[0], parts[1], *[None] * 4)
@@ -408,9 +439,7 @@ def _attention_settings(
     queries, keys = (max(16, triton.next_power_of_2(length)) for length in longest)
     assert keys <= MAX_LENGTH, "a program holds all keys of a sentence"
     # What fits into the registers; the fastest on an H200 with 8 heads of 64.
-    if backward and keys <= 32:
-        queries = 16
-    queries = min(queries, 32 if keys > 128 else 64)
+    queries = min(queries, 32 if keys > 128 else 16 if backward else 64)
     warps = max(1, min(queries * keys // 512, 4)) if keys <= 32 else 4 if keys <= 128 else 8
     return {
         "HEADS": heads,
@@ -419,6 +448,8 @@ def _attention_settings(
         "KEY_BLOCK": keys,
         "CAUSAL": causal,
         "num_warps": warps,
+        # Reading ahead gains only where a program makes many turns.
+        "num_stages": 3 if keys > 64 else 1,
     }
 
 
@@ -469,16 +500,17 @@ class FusedFeedForward(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, inner, outer, hidden = ctx.saved_tensors  # type: ignore[attr-defined]
         grad_hidden = grad @ outer
-        width, block = hidden.size(1), 128
-        programs = min(64, triton.cdiv(len(x), 32))
+        width, rows = hidden.size(1), 4
+        block = min(1024, triton.next_power_of_2(width))
+        programs = min(264, triton.cdiv(len(x), rows))
         sums = torch.empty(programs, width, dtype=torch.float32, device=x.device)
         _relu_backward[(programs, triton.cdiv(width, block))](
-            hidden, grad_hidden, sums, len(x), WIDTH=width, ROWS=32, COLUMNS=block, num_warps=4
+            hidden, grad_hidden, sums, len(x), WIDTH=width, ROWS=rows, COLUMNS=block, num_warps=4
         )
         return (
             grad_hidden @ inner,
             grad_hidden.T @ x,
-            sums.sum(0).to(hidden.dtype),
+            sum_rows(sums).to(hidden.dtype),
             grad.T @ hidden,
         )
 
@@ -554,7 +586,7 @@ class CrossEntropy(torch.autograd.Function):
         matrix, pad = embedding.to(rows.dtype), len(embedding) - 1
         share, spike = smoothing / pad, 1.0 - smoothing
         total = embedding[:pad].sum(0)
-        real = (targets != pad)[:, None]
+        real = targets != pad
         rows_grad, grad = torch.empty_like(rows), torch.zeros_like(embedding)
         sums = torch.empty(len(rows), 2, dtype=torch.float32, device=rows.device)
         # Rows begin at multiples of 32 bytes, so that a thread loads several logits at a time.
@@ -578,8 +610,8 @@ class CrossEntropy(torch.autograd.Function):
             torch.mm(logits, matrix, out=rows_grad[part])
             add_product(grad, logits.T, rows[part])
         # What the constant part of the smoothed target adds, which the slopes leave out.
-        rows_sum = torch.where(real, rows, 0.0).sum(0, dtype=torch.float32)
-        rows_grad -= (real * (share * total)).to(rows.dtype)
+        rows_sum = torch.where(real[:, None], rows, 0.0).sum(0, dtype=torch.float32)
+        rows_grad.addr_(real.to(rows.dtype), (share * total).to(rows.dtype), alpha=-1)
         grad[:pad] -= share * rows_sum
         ctx.save_for_backward(rows_grad, grad)
         negative_log_probs, log_z = sums.sum(0)

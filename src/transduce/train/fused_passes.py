@@ -6,6 +6,7 @@ run them. A CUDA graph starts all of them at once. It is recorded for one shape 
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -60,8 +61,11 @@ class FusedPasses:
         repeated = batch.repeat() if self._r_drop else batch  # two passes, which differ by dropout
         return pack_batch(repeated, pad=self._model.config.pad, limit=_MAX_CPU_LENGTH)
 
-    def zero_grads(self) -> None:
-        """Prepare the gradients of an update: without any, the first pass need not add."""
+    def begin_update(self) -> None:
+        """Forget the gradients of the last update: the first pass writes, and need not add."""
+
+    def zero_unwritten(self) -> None:
+        """Set gradients that no pass has written to zero: the model's own pass adds to them."""
 
     @torch.no_grad()
     def add_gradients(self, batch: PackedBatch, *, tokens: int) -> Float[Tensor, ""]:
@@ -118,22 +122,26 @@ class GraphedPasses(FusedPasses):
     ) -> None:
         """Record nothing yet; arguments as for `FusedPasses`."""
         super().__init__(model, masters, smoothing=smoothing, r_drop=0.0)
-        self._grads: list[Tensor] = []
-        self._recorded: dict[PackedShape, _Recorded | None] = {}
+        self._grads = [torch.empty_like(master) for master in masters]
+        self._written = False
+        self._recorded: dict[tuple[PackedShape, bool], _Recorded | None] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
     def pack(self, batch: Batch) -> PackedBatch | None:
         """Pack a batch in main memory, or return None where it has to be passed as it is."""
         return pack_batch(batch, pad=self._model.config.pad)
 
-    def zero_grads(self) -> None:
-        """Set all gradients to zero, in the memory that the graphs write to."""
-        if not self._grads:
-            self._grads = [torch.zeros_like(master) for master in self._masters]
-        else:
-            torch._foreach_zero_(self._grads)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    def begin_update(self) -> None:
+        """Forget the gradients of the last update, in the memory that the graphs write to."""
+        self._written = False
         for master, grad in zip(self._masters, self._grads, strict=True):
             master.grad = grad
+
+    def zero_unwritten(self) -> None:
+        """Set gradients that no pass has written to zero: the model's own pass adds to them."""
+        if not self._written:
+            torch._foreach_zero_(self._grads)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+            self._written = True
 
     def add_gradients(self, batch: PackedBatch, *, tokens: int) -> Float[Tensor, ""]:
         """Pass a batch; return its loss, summed over its target pieces.
@@ -142,36 +150,44 @@ class GraphedPasses(FusedPasses):
             batch: in main memory.
             tokens: target tokens of the update, which the gradient is divided by.
         """
-        shape, device = batch.shape, self._grads[0].device
+        kind, device = (batch.shape, self._written), self._grads[0].device
+        self._written = True
         numbers = batch.numbers.pin_memory()
-        if shape not in self._recorded:
+        if kind not in self._recorded:
             # The first pass of a shape compiles what it needs; many shapes have no second.
             if len(self._recorded) < MAX_GRAPHS:
-                self._recorded[shape] = None
-            moved = PackedBatch(shape, numbers.to(device, non_blocking=True))
-            return self._add(moved, torch.full((), 1.0 / tokens, device=device))
-        recorded = self._recorded[shape] or self._record(shape, numbers)
+                self._recorded[kind] = None
+            moved = PackedBatch(batch.shape, numbers.to(device, non_blocking=True))
+            return self._add(moved, torch.full((), 1.0 / tokens, device=device), written=kind[1])
+        recorded = self._recorded[kind] or self._record(*kind, numbers)
         recorded.batch.numbers.copy_(numbers, non_blocking=True)
         recorded.scale.fill_(1.0 / tokens)
         recorded.graph.replay()
         return recorded.loss.clone()
 
-    def _record(self, shape: PackedShape, numbers: Tensor) -> _Recorded:
+    def _record(self, shape: PackedShape, written: bool, numbers: Tensor) -> _Recorded:
         device = self._grads[0].device
         batch = PackedBatch(shape, numbers.to(device))
         scale, graph = torch.ones((), device=device), torch.cuda.CUDAGraph()
         # Other threads, such as the one that loads batches, may use CUDA meanwhile.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            loss = self._add(batch, scale)
+            loss = self._add(batch, scale, written=written)
         assert isinstance(self._model.positions, Positions)
         table = self._model.positions.table
-        self._recorded[shape] = recorded = _Recorded(graph, batch, scale, loss, table)
+        recorded = self._recorded[shape, written] = _Recorded(graph, batch, scale, loss, table)
         return recorded
 
-    def _add(self, batch: PackedBatch, scale: Tensor) -> Float[Tensor, ""]:
+    def _add(self, batch: PackedBatch, scale: Tensor, *, written: bool) -> Float[Tensor, ""]:
+        """Add a batch's gradients to those written, or write them; return its loss."""
         loss, grads = self._pass(batch, scale)
         # Few calls: otherwise there would be a kernel for every matrix.
-        torch._foreach_add_(self._grads, _in_float32(grads))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+        if written:
+            torch._foreach_add_(self._grads, _in_float32(grads))  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+            return loss
+        low = [grad.dtype != torch.float32 for grad in grads]
+        for chosen in (low, [not is_low for is_low in low]):
+            into, values = list(compress(self._grads, chosen)), list(compress(grads, chosen))
+            torch._foreach_copy_(into, values)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         return loss
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -91,6 +92,11 @@ class Training:
     def evaluated(self) -> Transformer:
         """What validation and the best bundle see: the EMA where there is one."""
         return self.ema.model if self.ema else self.unsharded
+
+    @property
+    def max_unread(self) -> int:
+        """Updates whose figures wait: a GPU computes one while the CPU prepares the next."""
+        return int(self.unsharded.embedding.weight.is_cuda)
 
     @property
     def finished(self) -> bool:
@@ -183,16 +189,16 @@ def train(
         on_event=on_event,
         process=process,
     )
+    unread: deque[_UnreadUpdate] = deque()
     with closing(loader.updates(run.state.sampler_state)) as updates, _naming_last(run.checkpoints):
         while not run.finished:
             loaded = next(updates)
             rates = run.next_rates()
             result = run.step(loaded.batches, rates)
             run.state = _advance(run.state, result, loaded.state_after)
-            # First, as it may raise: a run that diverges writes no line of progress after it.
-            if result.skipped:
-                run.log.log_skipped(run.state, result, lines=loaded.lines())
-            run.log.log_update(run.state, result, rate=rates[0])
+            unread.append(_UnreadUpdate(run.state, result, rates[0], loaded.lines))
+            while len(unread) > (0 if run.validation_due else run.max_unread):
+                run.state = _read_update(run, unread.popleft())
             if run.validation_due:
                 _validate_and_save(run, validate=validate, on_best=on_best)
     return _training_result(run)
@@ -371,9 +377,31 @@ def _advance(state: TrainState, result: StepResult, sampler_state: SamplerState)
         epoch_update=sampler_state.update,
         tokens=state.tokens + result.tokens,
         micro_tokens=result.micro_tokens,
-        skipped=state.skipped + result.skipped,
-        skipped_in_a_row=state.skipped_in_a_row + 1 if result.skipped else 0,
     )
+
+
+class _UnreadUpdate(NamedTuple):
+    """An update whose figures a device may still compute."""
+
+    state: TrainState
+    """After it, without what the figures change."""
+    result: StepResult
+    rate: float
+    lines: Callable[[], list[int]]
+    """`LoadedUpdate.lines`."""
+
+
+def _read_update(run: Training, made: _UnreadUpdate) -> TrainState:
+    """Log an update, waiting for its figures; return the run's state with what they change."""
+    skipped = made.result.skipped
+    in_a_row = run.state.skipped_in_a_row + 1 if skipped else 0
+    counts = {"skipped": run.state.skipped + skipped, "skipped_in_a_row": in_a_row}
+    state = replace(made.state, **counts)
+    # First, as it may raise: a run that diverges writes no line of progress after it.
+    if skipped:
+        run.log.log_skipped(state, made.result, lines=made.lines())
+    run.log.log_update(state, made.result, rate=made.rate)
+    return replace(run.state, **counts)
 
 
 def _training_result(run: Training) -> TrainResult:

@@ -44,10 +44,30 @@ class StepResult:
     tokens: int
     """Target tokens of the update over all processes; EOS counts, padding does not."""
     grad_norm: Float[Tensor, ""]
-    skipped: bool = False
-    """Whether the weights stayed as they were, because loss or gradient was NaN or infinite."""
+    is_finite: "bool | DeviceFlag" = True
+    """Whether neither loss nor gradient was NaN or infinite."""
     micro_tokens: int = 0
     """Positions that a micro-batch may have from here on; 0: memory has never run out."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the weights stayed as they were; on a GPU this waits for the update."""
+        return not self.is_finite
+
+
+class DeviceFlag:
+    """A condition that a GPU computes; reading it waits for no work that was started later."""
+
+    def __init__(self, condition: Bool[Tensor, ""]) -> None:
+        """Start to copy it into main memory."""
+        self._copy = torch.empty_like(condition, device="cpu", pin_memory=True)
+        self._copy.copy_(condition, non_blocking=True)
+        self._copied = torch.cuda.Event()
+        self._copied.record()
+
+    def __bool__(self) -> bool:
+        self._copied.synchronize()
+        return bool(self._copy)
 
 
 def train_step(
@@ -107,19 +127,19 @@ def train_step(
     grad_norm = process.gather(torch.nn.utils.get_total_norm(grads))
     # Both terms are the same on every rank, and so is this: ranks that disagreed on whether to skip
     # would have different weights from here on.
-    is_finite = torch.isfinite(grad_norm + loss_sum)
-    if on_device := _skips_on_device(optimizers, is_finite):
-        _update_weights(optimizers, rates, skip=~is_finite)  # while the GPU still computes
-    finite = bool(is_finite)  # the step's only device-to-host sync
-    if finite and not on_device:
+    condition = torch.isfinite(grad_norm + loss_sum)
+    if _skips_on_device(optimizers, condition):
+        is_finite = DeviceFlag(condition)
+        _update_weights(optimizers, rates, skip=~condition)
+    elif is_finite := bool(condition):  # the step's only device-to-host sync
         _update_weights(optimizers, rates)
-    if not finite:
+    else:
         model.zero_grad(set_to_none=True)
     return StepResult(
         loss_sum=loss_sum,
         tokens=tokens,
         grad_norm=grad_norm,
-        skipped=not finite,
+        is_finite=is_finite,
         micro_tokens=micro_tokens,
     )
 
@@ -174,7 +194,7 @@ def _accumulate_gradients(
         replica.sync_from_master()  # the optimizer has changed the master weights only
     while True:
         if passes:
-            passes.zero_grads()
+            passes.begin_update()
         loss_sum = torch.zeros((), dtype=weight.dtype, device=weight.device)
         for batch in split_batch(batches, most=limit, pad=model.config.pad):
             try:
@@ -206,8 +226,10 @@ def _backward(
     passes: FusedPasses | None,
 ) -> Float[Tensor, ""]:
     """Add the gradients of one micro-batch to the weights'; return its summed loss."""
-    if passes and (packed := passes.pack(batch)):
-        return passes.add_gradients(packed, tokens=tokens)
+    if passes:
+        if packed := passes.pack(batch):
+            return passes.add_gradients(packed, tokens=tokens)
+        passes.zero_unwritten()
     moved = batch.to(model.embedding.weight.device)
     if replica:
         part = batch_loss(replica.model, replica.pad_to_bucket(moved), loss=loss)
@@ -219,9 +241,9 @@ def _backward(
     return part.detach()
 
 
-def _skips_on_device(optimizers: Sequence[torch.optim.Optimizer], is_finite: Tensor) -> bool:
+def _skips_on_device(optimizers: Sequence[torch.optim.Optimizer], condition: Tensor) -> bool:
     """Return whether the optimizers can be told by a GPU's tensor to skip an update."""
-    return is_finite.is_cuda and all(
+    return condition.is_cuda and all(
         isinstance(optimizer, torch.optim.AdamW) for optimizer in optimizers
     )
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from transduce.train import step
 from transduce.train.checkpoint import TrainState, list_checkpoints, load_weights, save_state
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, LogMessage, Progress, Validated
-from transduce.train.loop import TrainResult, Validation, train
+from transduce.train.loop import Training, TrainResult, Validation, train
 from transduce.train.optimizer import make_optimizers
 from transduce.train.step import LossSettings, StepResult, train_step
 
@@ -303,6 +304,39 @@ def test_an_update_without_a_finite_gradient_is_skipped_counted_and_named(
     assert all(weight.isfinite().all() for weight in run.model.parameters())
     (note,) = [event.text for event in run.events if isinstance(event, LogMessage)]
     assert note.startswith("update 2 is skipped: loss nan, gradient nan, training lines ")
+
+
+def test_figures_read_one_update_late_make_the_same_log_and_counts(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    """A GPU's updates are read late; the log and the checkpoints do not show it."""
+    initial = copy.deepcopy(run.model.state_dict())
+    logs: list[list[str]] = []
+    counts: list[tuple[int, int]] = []
+    for max_unread in (0, 1):
+        run.folder /= str(max_unread)
+        run.model.load_state_dict(initial)
+        torch.manual_seed(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Training, "max_unread", max_unread)
+            poison(patch, 2, 4, 5, 7)
+            state = run.train(TrainConfig(updates=7, validate_every=5, log_every=2)).state
+        counts.append((state.skipped, state.skipped_in_a_row))
+        log = (run.folder / "metrics.jsonl").read_text()
+        logs.append(re.sub(r'"(seconds|tokens_per_second)": [0-9.]+', "", log).splitlines())
+    assert counts == [(4, 1), (4, 1)]
+    assert logs[0] == logs[1]
+    assert sum('"skipped": ' in line for line in logs[0]) == 4
+
+
+def test_a_run_that_diverges_fails_though_figures_are_read_late(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    poison(monkeypatch, *range(3, 50))
+    monkeypatch.setattr(Training, "max_unread", 1)
+
+    with pytest.raises(FloatingPointError, match=r"3 updates in a row .* update 5"):
+        run.train(TrainConfig(updates=50, validate_every=20, max_skipped_updates=2))
 
 
 def test_a_skipped_update_leaves_the_running_mean_where_it_was(

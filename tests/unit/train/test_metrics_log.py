@@ -148,7 +148,7 @@ def test_only_the_first_process_touches_the_file(tmp_path: Path):
 
 def skipped(log: MetricsLog, update: int, *, in_a_row: int = 1) -> None:
     done = StepResult(
-        loss_sum=torch.tensor(math.nan), tokens=5, grad_norm=torch.tensor(math.inf), skipped=True
+        loss_sum=torch.tensor(math.nan), tokens=5, grad_norm=torch.tensor(math.inf), is_finite=False
     )
     state = TrainState(update=update, skipped=3, skipped_in_a_row=in_a_row)
     log.log_skipped(state, done, lines=[11, 13])

@@ -39,7 +39,7 @@ def simulate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Event]
     )
     log = MetricsLog(folder / "m.jsonl", config=config, state=TrainState(), on_event=on_event)
     done = StepResult(
-        loss_sum=torch.tensor(5.0), tokens=5, grad_norm=torch.tensor(0.1), skipped=False
+        loss_sum=torch.tensor(5.0), tokens=5, grad_norm=torch.tensor(0.1), is_finite=True
     )
     clock.now += 9.0  # the first update compiles
     for update in range(1, UPDATES + 1):
