@@ -2,15 +2,16 @@
 
     .venv/bin/python benchmarks/growth.py
 
-The tiny shape (T) on random tokens, in single precision, as `transduce train` and `transduce
-translate --engine torch` run it. Time per token: updates of 4,096 tokens per side, and greedy
-translations of 32 sentences, in sentences of 8 to 2,048 tokens; all lengths in turn, medians over
-the turns (tasks longer than ten seconds run once). Memory: the peak of a subprocess that makes two
-updates; first against the tokens of an update, all in one micro-batch, with a least-squares line;
-then against the sentence length. One source of each batch is shorter, so that there is a mask, as
-in training. Model size: updates and their peak with widths of 64 to 1,024, the shape otherwise
-tiny's (heads of 32). Beam: translations with beams of 1 to 64 in sentences of 32 tokens. How
-preparation grows with the corpus, to ten million pairs, is measured by `cluster.py prepare`.
+The tiny shape (T) on random tokens, in single precision, as `transduce train` (with fused kernels,
+except for 2,048 tokens in a sentence) and `transduce translate --engine torch` run it. Time per
+token: updates of 4,096 tokens per side, and greedy translations of 32 sentences, in sentences of 8
+to 2,048 tokens; all lengths in turn, medians over the turns (tasks longer than ten seconds run
+once). Memory: the peak of a subprocess that makes two updates; first against the tokens of an
+update, all in one micro-batch, with a least-squares line; then against the sentence length. One
+source of each batch is shorter, so that there is a mask, as in training. Model size: updates and
+their peak with widths of 64 to 1,024, the shape otherwise tiny's (heads of 32). Beam: translations
+with beams of 1 to 64 in sentences of 32 tokens. How preparation grows with the corpus, to ten
+million pairs, is measured by `cluster.py prepare`.
 Writes benchmarks/results/growth/: record.json, growth.md and three plots. `--small`
 takes a minute and writes nothing; `--draw` redraws the plots of the record. Run nothing else at the
 same time.
@@ -39,6 +40,7 @@ from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SearchConfig
 from transduce.train.config import TrainConfig
+from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import make_optimizers
 from transduce.train.step import train_step
 
@@ -137,14 +139,26 @@ def time_in_turn(tasks: Sequence[Callable[[], int]], turns: int) -> list[float]:
 
 def update_task(model: Transformer, length: int) -> Callable[[], int]:
     """Return a task: an update of sentences of a length."""
-    optimizers, batch = make_optimizers(model, TrainConfig()), random_batch(UPDATE, length)
+    update, batch = make_update(model), random_batch(UPDATE, length)
 
     def run_update() -> int:
-        model.train()
-        train_step(model, [batch], optimizers=optimizers, rates=[1e-4])
+        update(batch)
         return batch.target_tokens
 
     return run_update
+
+
+def make_update(model: Transformer) -> Callable[[Batch], object]:
+    """Return a function that makes an update, as `transduce train` does in float32."""
+    config = TrainConfig(precision="float32")
+    passes = make_fused_passes(model, config, None)
+    optimizers = make_optimizers(model, config)
+
+    def update(batch: Batch) -> object:
+        model.train()
+        return train_step(model, [batch], optimizers=optimizers, rates=[1e-4], passes=passes)
+
+    return update
 
 
 def search_task(model: Transformer, length: int, beam: int = 1) -> Callable[[], int]:
@@ -189,10 +203,9 @@ def measure_peak(tokens: int, length: int, width: int = SHAPE.d_model) -> float:
 def run_peak(tokens: int, length: int, width: int) -> int:
     """Return this process's peak memory in bytes after two updates; the first allocates Adam's."""
     keep_freed_memory()
-    model, batch = create_model(width), random_batch(tokens, length)
-    optimizers = make_optimizers(model, TrainConfig())
+    update, batch = make_update(create_model(width)), random_batch(tokens, length)
     for _ in range(2):
-        train_step(model, [batch], optimizers=optimizers, rates=[1e-4])
+        update(batch)
     status = Path("/proc/self/status")  # unlike getrusage, excludes the parent process
     lines = status.read_text().splitlines() if status.exists() else []
     peaks = [int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")]

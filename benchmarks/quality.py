@@ -64,7 +64,10 @@ def parse() -> argparse.Namespace:
 
 def kept_runs(name: str, recipe: str) -> dict[int, dict[str, object]]:
     """Return the runs of the committed record by seed; its recipe must be the same."""
-    record = json.loads((RESULTS / name / "record.json").read_text())
+    file = RESULTS / name / "record.json"
+    if not file.exists():
+        raise SystemExit(f"{name} has no committed record; leave out --keep")
+    record = json.loads(file.read_text())
     if record["recipe"] != recipe:
         raise SystemExit(f"{name}: the recipe of the committed record differs; leave out --keep")
     return {run["seed"]: run for run in record["runs"]}

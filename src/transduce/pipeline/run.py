@@ -54,6 +54,7 @@ from transduce.train.time_plan import TimePlan
 from transduce.train.trackers import check_trackers, trackers
 
 _TRIAL_UPDATES = 4  # of a dry run
+_TRIAL_SECONDS = 2.0  # after which it is not repeated
 
 
 def run_recipe(
@@ -308,19 +309,22 @@ class _Run(NamedTuple):
             time="",
         )
         trial = self._replace(recipe=replace(self.recipe, batch=batch, train=short))
-        with TemporaryDirectory() as folder:
-            train(
-                model,
-                loader=trial.loader(micro_tokens),
-                config=short,
-                validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
-                folder=Path(folder),
-                on_best=lambda model, scored: None,
-                on_event=events.append,
-                micro_tokens=micro_tokens,
-            )
+        started = time.monotonic()
+        # The first pass over a batch compiles products of its shape, or allocates memory.
+        while not events or time.monotonic() - started < _TRIAL_SECONDS:
+            events.clear()
+            with TemporaryDirectory() as folder:
+                train(
+                    model,
+                    loader=trial.loader(micro_tokens),
+                    config=short,
+                    validate=lambda model: Validation(loss=1.0, bleu=0.0, signature=""),
+                    folder=Path(folder),
+                    on_best=lambda model, scored: None,
+                    on_event=events.append,
+                    micro_tokens=micro_tokens,
+                )
         speeds = [event.tokens_per_second for event in events if isinstance(event, Progress)]
-        # The first update compiles, or allocates memory.
         return self.process.world_size * median(speeds[1:] or speeds)
 
     def loader(self, micro_tokens: int) -> Loader:

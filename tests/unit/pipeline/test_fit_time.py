@@ -15,6 +15,7 @@ from transduce.data.corpus import Pair
 from transduce.evaluation.metrics import Perplexity
 from transduce.model.transformer import Transformer
 from transduce.pipeline import fit_time as module
+from transduce.pipeline import run as run_module
 from transduce.pipeline.defaults import NO_PLAN, EpochPlan
 from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
 from transduce.pipeline.run import _Run  # pyright: ignore[reportPrivateUsage]
@@ -22,6 +23,7 @@ from transduce.pipeline.run_folder import prepare_run
 from transduce.pipeline.selection import RunEvaluator
 from transduce.search.config import SearchConfig
 from transduce.train.distributed import Process
+from transduce.train.events import EventHandler, Progress
 from transduce.train.optimizer import learning_rates
 
 DEFAULT = EpochPlan(22, frozenset())
@@ -130,3 +132,36 @@ def test_the_final_evaluation_counts_every_candidate_and_the_test_set(
 
     assert validation == 300 * 1.5
     assert final == pytest.approx(1.15 * ((3 * 300 + 50 + 300 + 300) * 4 + 350 * 0.5))
+
+
+def test_a_short_measurement_of_speed_is_repeated_since_new_shapes_are_slow(
+    tiny: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    """Passes of 0.8 s: after the third, 2 seconds have gone by."""
+    now, speeds = [0.0], iter([10.0, 30.0, 31.0])
+
+    def train(*_: object, on_event: EventHandler, **rest: object) -> None:
+        speed, now[0] = next(speeds), now[0] + 0.8
+        on_event(progress(1, speed / 5))  # allocates
+        for update in range(2, 5):
+            on_event(progress(update, speed))
+
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(run_module, "train", train)
+    run = SimpleNamespace(recipe=load_recipe("tiny"), process=Process(), loader=lambda size: size)
+    run._replace = lambda recipe: run
+
+    assert _Run.measure_speed(run, tiny, micro_tokens=100) == 31.0  # pyright: ignore[reportArgumentType]
+
+
+def progress(update: int, speed: float) -> Progress:
+    return Progress(
+        update=update,
+        updates=4,
+        epoch=1,
+        loss=1.0,
+        tokens_per_second=speed,
+        learning_rate=1.0,
+        grad_norm=1.0,
+        seconds_left=1.0,
+    )
