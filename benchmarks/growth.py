@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/growth.py
 
 The tiny shape (T) on random tokens, in single precision, as `transduce train` (with fused kernels,
-except for 2,048 tokens in a sentence) and `transduce translate --engine torch` run it. Time per
+up to 512 tokens in a sentence) and `transduce translate --engine torch` run it. Time per
 token: updates of 4,096 tokens per side, and greedy translations of 32 sentences, in sentences of 8
 to 2,048 tokens; all lengths in turn, medians over the turns (tasks longer than ten seconds run
 once). Memory: the peak of a subprocess that makes two updates; first against the tokens of an

@@ -248,7 +248,7 @@ def test_updates_learn_as_those_without_the_kernels(optimizer: str, precision: s
                 # Two micro-batches, and sentences too long for the kernels in the last.
                 [
                     random_batch(rows=20, longest=12, seed=number),
-                    random_batch(rows=2, longest=1100 if number == 5 else 20, seed=number),
+                    random_batch(rows=2, longest=600 if number == 5 else 20, seed=number),
                 ],
                 optimizers=optimizers,
                 rates=[1e-3, 1e-3],
