@@ -6,8 +6,9 @@ Each seed is one `transduce train` in a subprocess, which scores the test set on
 are not trained again, so seeds can run separately, or one per core; a last call with all of them
 writes the record; the wall_seconds of a resumed seed are null. With --keep, seeds that the
 committed record holds for the same recipe are kept from there, so that a record can be completed
-on another machine. Writes benchmarks/results/RECIPE/: record.json, and for the first seed
-metrics.jsonl and the test hypotheses (further seeds: the same names with -seed-N).
+on another machine. --set changes settings of the recipe, best with another name (--record).
+Writes benchmarks/results/RECIPE/: record.json, and for the first seed metrics.jsonl and the test
+hypotheses (further seeds: the same names with -seed-N).
 """
 
 import argparse
@@ -28,26 +29,27 @@ def main() -> None:
     """Run every seed, print a table, write the record."""
     arguments = parse()
     first = arguments.seeds[0]
-    settings = [f"data.folder={arguments.folder}", f"train.seed={first}"]
+    name = arguments.record or arguments.recipe
+    settings = [f"data.folder={arguments.folder}", f"train.seed={first}", *arguments.set]
     recipe = to_toml(load_recipe(arguments.recipe, settings))
     hidden = {arguments.folder: "CORPUS", str(arguments.runs): "RUNS"}
-    kept = kept_runs(arguments.recipe, hide_paths(recipe, hidden)) if arguments.keep else {}
+    kept = kept_runs(name, hide_paths(recipe, hidden)) if arguments.keep else {}
     record = {
         **header("python " + " ".join(sys.argv), "sentencepiece", "sacrebleu"),
         "recipe": recipe,
         "runs": [],
     }
-    out = RESULTS / arguments.recipe
+    out = RESULTS / name
     out.mkdir(parents=True, exist_ok=True)
     for seed in arguments.seeds:
-        run = arguments.runs / f"{arguments.recipe}-seed-{seed}"
+        run = arguments.runs / f"{name}-seed-{seed}"
         if seed in kept:
             record["runs"].append(kept[seed])
         else:
             record["runs"].append(train(arguments, seed=seed, run=run))
             copy_outputs(run, out, suffix="" if seed == first else f"-seed-{seed}")
         record["test_bleu"] = summary(record["runs"])
-        write(arguments.recipe, record, hide=hidden)
+        write(name, record, hide=hidden)
     print(table(record["runs"]))
 
 
@@ -57,6 +59,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("recipe", help="a shipped recipe with a test set, such as multi30k-tok")
     parser.add_argument("--folder", required=True, help="folder of the corpus (data.folder)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--set", action="append", default=[], help="a setting: KEY=VALUE")
+    parser.add_argument("--record", help="name of the record; the recipe's without it")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder for the runs")
     parser.add_argument("--keep", action="store_true", help="keep seeds of the committed record")
     return parser.parse_args()
@@ -78,7 +82,8 @@ def train(arguments: argparse.Namespace, *, seed: int, run: Path) -> dict[str, o
     run_info = run / "timed.json"
     if not (run / "results.json").exists():
         command = [sys.executable, "-m", "transduce", "train", arguments.recipe, "--out", str(run)]
-        command += ["--set", f"train.seed={seed}", "--set", f"data.folder={arguments.folder}"]
+        settings = [f"train.seed={seed}", f"data.folder={arguments.folder}", *arguments.set]
+        command += [word for setting in settings for word in ("--set", setting)]
         resumed = (run / "recipe.toml").exists()
         command += ["--resume"] if resumed else []
         start_commit, started = commit(), time.perf_counter()

@@ -74,7 +74,8 @@ def test_the_time_of_a_resumed_training_is_unknown(
     monkeypatch.setattr(quality, "commit", str)
     monkeypatch.setattr(quality, "machine", dict)
     monkeypatch.setattr(subprocess, "run", train)
-    results = quality.train(Namespace(recipe="tiny", folder="."), seed=1, run=tmp_path)
+    arguments = Namespace(recipe="tiny", folder=".", set=["train.updates=9"])
+    results = quality.train(arguments, seed=1, run=tmp_path)
 
     assert results["target_tokens"] == 7
     assert (results["wall_seconds"] is None) == resumed
