@@ -68,6 +68,7 @@ def test_the_time_of_a_resumed_training_is_unknown(
     def train(command: list[str], *, check: bool) -> None:
         assert check
         assert ("--resume" in command) == resumed
+        assert command[command.index("train.updates=9") - 1] == "--set"
         (tmp_path / "results.json").write_text('{"updates": 9}')
         (tmp_path / "metrics.jsonl").write_text('{"validation_loss": 1.5, "tokens": 7}\n')
 
