@@ -325,6 +325,7 @@ class _Run(NamedTuple):
                     micro_tokens=micro_tokens,
                 )
         speeds = [event.tokens_per_second for event in events if isinstance(event, Progress)]
+        # Without the first update: a large model's passes are not repeated.
         return self.process.world_size * median(speeds[1:] or speeds)
 
     def loader(self, micro_tokens: int) -> Loader:
