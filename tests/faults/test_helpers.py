@@ -85,3 +85,19 @@ def test_copies_end_with_the_program_however_it_ends(
     assert program.returncode == code
     until("a copy lives on", 30, lambda: not any(Path(f"/proc/{item}").exists() for item in copies))
     assert not (tmp_path / "out-2").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_a_fork_ends_the_program(number: signal.Signals):
+    """Python drops an exception that a handler raises while a fork runs its hooks."""
+    code = f"""
+import os, signal, sys
+from transduce.inference.engines.parallel import WorkerPool
+
+signal.signal({number}, lambda *_: sys.exit(3))
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal({number}))
+WorkerPool(abs, 1)
+"""
+    program = subprocess.run([sys.executable, "-c", code], timeout=60)
+
+    assert program.returncode == 3

@@ -8,6 +8,7 @@ per core, which compute with the weights that it has loaded.
 import multiprocessing
 import os
 import signal
+import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.context import ForkProcess
+from types import FrameType
 from typing import Generic, TypeVar, cast
 
 import torch
@@ -67,7 +69,8 @@ class WorkerPool(Generic[_Job, _Result]):
             local, remote = cast(tuple[Connection, Connection], Pipe())
             self._connections.append(local)
             process = fork(target=_serve, args=(run, remote, self._connections), daemon=True)
-            process.start()
+            with _delayed_signals():
+                process.start()
             remote.close()
             processes.append(process)
         self.shutdown = weakref.finalize(
@@ -107,6 +110,28 @@ class WorkerPool(Generic[_Job, _Result]):
                 raise reply
             results.append(self._run(job) if reply is None else reply[0])
         return results
+
+
+@contextmanager
+def _delayed_signals() -> Generator[None]:
+    """Call the handlers of SIGINT and SIGTERM after a fork.
+
+    Python drops an exception that one raises while `os.fork` runs its hooks.
+    """
+    received: list[int] = []
+    handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
+    if threading.current_thread() is threading.main_thread():  # which runs the handlers
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+                signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in received:
+            handlers[number](number, None)
 
 
 def _serve(
