@@ -12,6 +12,10 @@
 #include <cstring>
 #include <vector>
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 namespace {
 
 constexpr int64_t LANES = 16;  // numbers in a vector; all widths but the vocabulary's are multiples
@@ -33,6 +37,23 @@ inline To same_bits(From from) {
     return to;
 }
 
+// With AVX-512 by one instruction each; the compiler's own conversion takes up to five.
+inline Words widen(Halves halves) {
+#ifdef __AVX512F__
+    return same_bits<Words>(_mm512_cvtepu16_epi32(same_bits<__m256i>(halves)));
+#else
+    return __builtin_convertvector(halves, Words);
+#endif
+}
+
+inline Halves narrow(Words words) {
+#ifdef __AVX512F__
+    return same_bits<Halves>(_mm512_cvtepi32_epi16(same_bits<__m512i>(words)));
+#else
+    return __builtin_convertvector(words, Halves);
+#endif
+}
+
 inline Vector load(const float *from) {
     Vector result;
     std::memcpy(&result, from, sizeof result);
@@ -42,7 +63,7 @@ inline Vector load(const float *from) {
 inline Vector load(const BFloat16 *from) {
     Halves halves;
     std::memcpy(&halves, from, sizeof halves);
-    return same_bits<Vector>(__builtin_convertvector(halves, Words) << 16);
+    return same_bits<Vector>(widen(halves) << 16);
 }
 
 inline void store(float *to, Vector values) { std::memcpy(to, &values, sizeof values); }
@@ -50,7 +71,7 @@ inline void store(float *to, Vector values) { std::memcpy(to, &values, sizeof va
 inline void store(BFloat16 *to, Vector values) {  // to the nearest, ties to even
     Words bits = same_bits<Words>(values);
     bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    Halves halves = __builtin_convertvector(bits, Halves);
+    Halves halves = narrow(bits);
     std::memcpy(to, &halves, sizeof halves);
 }
 
@@ -76,9 +97,10 @@ inline void store_part(T *to, Vector values, int64_t count) {
     std::memcpy(to, stored, count * sizeof(T));
 }
 
+typedef float Eight __attribute__((vector_size(32)));
+typedef float Four __attribute__((vector_size(16)));
+
 inline float sum(Vector x) {
-    typedef float Eight __attribute__((vector_size(32)));
-    typedef float Four __attribute__((vector_size(16)));
     Eight eight[2];
     std::memcpy(eight, &x, sizeof x);
     Eight half = eight[0] + eight[1];
@@ -89,12 +111,17 @@ inline float sum(Vector x) {
 }
 
 // NaN is never the larger; the sum of exponentials shows it.
-inline Vector larger(Vector x, Vector y) { return x > y ? x : y; }
+template <typename V>
+inline V larger(V x, V y) { return x > y ? x : y; }
 
 inline float largest_of(Vector x) {
-    float result = x[0];
-    for (int64_t lane = 1; lane < LANES; lane++) result = x[lane] > result ? x[lane] : result;
-    return result;
+    Eight eight[2];
+    std::memcpy(eight, &x, sizeof x);
+    Eight half = larger(eight[0], eight[1]);
+    Four four[2];
+    std::memcpy(four, &half, sizeof half);
+    Four quarter = larger(four[0], four[1]);
+    return larger(larger(quarter[0], quarter[1]), larger(quarter[2], quarter[3]));
 }
 
 inline Vector all(float value) { return Vector{} + value; }
@@ -301,7 +328,8 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
                     sums += weight;
                 }
                 float total = std::max(sum(sums), 1e-30f);
-                for (int64_t j = 0; j < m; j += LANES) store(row + j, load(row + j) / total);
+                float share = 1.0f / total;
+                for (int64_t j = 0; j < m; j += LANES) store(row + j, load(row + j) * share);
                 log_z[(h.first_query + i) * a.heads + h.head] = largest + std::log(total);
             }
             multiply(weights, m, 1, values, heads, n, h.keys, depth);
@@ -537,8 +565,9 @@ void logit_gradients(T *logits, const int32_t *correct, float *sums, float spike
             sums[2 * i] = p.log_z - load_one(row + correct[i]);
             sums[2 * i + 1] = p.log_z;
             p.weights[correct[i]] -= spike * p.z;
-            for (int64_t j = 0; j < p.full; j += LANES) store(row + j, load(p.weights + j) / p.z);
-            store_part(row + p.full, load(p.weights + p.full) / p.z, p.rest() + 1);
+            float scale = 1.0f / p.z;
+            for (int64_t j = 0; j < p.full; j += LANES) store(row + j, load(p.weights + j) * scale);
+            store_part(row + p.full, load(p.weights + p.full) * scale, p.rest() + 1);
         }
     }
 }
@@ -565,21 +594,26 @@ void r_drop_gradients(T *first, T *second, const int32_t *correct, float *sums, 
                 p_sums += load(p.weights + j) * d;
                 q_sums += load(q.weights + j) * d;
             }
-            float p_mean = sum(p_sums) / p.z, q_mean = sum(q_sums) / q.z;
+            float p_scale = 1.0f / p.z, q_scale = 1.0f / q.z;
+            float p_mean = sum(p_sums) * p_scale, q_mean = sum(q_sums) * q_scale;
             sums[4 * i] = p.log_z - load_one(p_row + correct[i]);
             sums[4 * i + 1] = q.log_z - load_one(q_row + correct[i]);
             sums[4 * i + 2] = p.log_z + q.log_z;
             sums[4 * i + 3] = p_mean - q_mean;
             for (int64_t j = 0; j <= p.full; j += LANES) {
-                Vector d = difference(j), own = load(p.weights + j) / p.z;
-                Vector other = load(q.weights + j) / q.z;
+                Vector d = difference(j), own = load(p.weights + j) * p_scale;
+                Vector other = load(q.weights + j) * q_scale;
                 Vector p_grad = own * (0.5f + weight * (1.0f + d - p_mean)) - weight * other;
                 Vector q_grad = other * (0.5f + weight * (1.0f - d + q_mean)) - weight * own;
                 int32_t lane = int32_t(correct[i] - j);
                 Vector spikes = lanes_from(0) == lane ? all(spike) : Vector{};
-                int64_t count = j < p.full ? LANES : p.rest() + 1;
-                store_part(p_row + j, p_grad - spikes, count);
-                store_part(q_row + j, q_grad - spikes, count);
+                if (j < p.full) {
+                    store(p_row + j, p_grad - spikes);
+                    store(q_row + j, q_grad - spikes);
+                } else {
+                    store_part(p_row + j, p_grad - spikes, p.rest() + 1);
+                    store_part(q_row + j, q_grad - spikes, q.rest() + 1);
+                }
             }
         }
     }
