@@ -30,8 +30,7 @@ def main() -> None:
     arguments = parse()
     first = arguments.seeds[0]
     name = arguments.record or arguments.recipe
-    settings = [f"data.folder={arguments.folder}", f"train.seed={first}", *arguments.set]
-    recipe = to_toml(load_recipe(arguments.recipe, settings))
+    recipe = to_toml(load_recipe(arguments.recipe, settings_of(arguments, seed=first)))
     hidden = {arguments.folder: "CORPUS", str(arguments.runs): "RUNS"}
     kept = kept_runs(name, hide_paths(recipe, hidden)) if arguments.keep else {}
     record = {
@@ -66,6 +65,11 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def settings_of(arguments: argparse.Namespace, *, seed: int) -> list[str]:
+    """Return the settings of a seed."""
+    return [f"data.folder={arguments.folder}", f"train.seed={seed}", *arguments.set]
+
+
 def kept_runs(name: str, recipe: str) -> dict[int, dict[str, object]]:
     """Return the runs of the committed record by seed; its recipe must be the same."""
     file = RESULTS / name / "record.json"
@@ -82,7 +86,7 @@ def train(arguments: argparse.Namespace, *, seed: int, run: Path) -> dict[str, o
     run_info = run / "timed.json"
     if not (run / "results.json").exists():
         command = [sys.executable, "-m", "transduce", "train", arguments.recipe, "--out", str(run)]
-        settings = [f"train.seed={seed}", f"data.folder={arguments.folder}", *arguments.set]
+        settings = settings_of(arguments, seed=seed)
         command += [word for setting in settings for word in ("--set", setting)]
         resumed = (run / "recipe.toml").exists()
         command += ["--resume"] if resumed else []

@@ -97,17 +97,22 @@ inline void store_part(T *to, Vector values, int64_t count) {
     std::memcpy(to, stored, count * sizeof(T));
 }
 
-typedef float Eight __attribute__((vector_size(32)));
-typedef float Four __attribute__((vector_size(16)));
-
-inline float sum(Vector x) {
+// Combine the lanes by halves.
+template <typename Combine>
+inline float reduce(Vector x, Combine combine) {
+    typedef float Eight __attribute__((vector_size(32)));
+    typedef float Four __attribute__((vector_size(16)));
     Eight eight[2];
     std::memcpy(eight, &x, sizeof x);
-    Eight half = eight[0] + eight[1];
+    Eight half = combine(eight[0], eight[1]);
     Four four[2];
     std::memcpy(four, &half, sizeof half);
-    Four quarter = four[0] + four[1];
-    return (quarter[0] + quarter[1]) + (quarter[2] + quarter[3]);
+    Four quarter = combine(four[0], four[1]);
+    return combine(combine(quarter[0], quarter[1]), combine(quarter[2], quarter[3]));
+}
+
+inline float sum(Vector x) {
+    return reduce(x, [](auto left, auto right) { return left + right; });
 }
 
 // NaN is never the larger; the sum of exponentials shows it.
@@ -115,13 +120,7 @@ template <typename V>
 inline V larger(V x, V y) { return x > y ? x : y; }
 
 inline float largest_of(Vector x) {
-    Eight eight[2];
-    std::memcpy(eight, &x, sizeof x);
-    Eight half = larger(eight[0], eight[1]);
-    Four four[2];
-    std::memcpy(four, &half, sizeof half);
-    Four quarter = larger(four[0], four[1]);
-    return larger(larger(quarter[0], quarter[1]), larger(quarter[2], quarter[3]));
+    return reduce(x, [](auto left, auto right) { return larger(left, right); });
 }
 
 inline Vector all(float value) { return Vector{} + value; }
