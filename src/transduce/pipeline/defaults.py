@@ -1,8 +1,8 @@
 """Default settings by the size of the corpus, in one table.
 
-A small corpus needs few pieces, so that each is seen often, and much dropout against overfitting; a
-large one needs neither. Everything else is the shipped recipe that a row is based on. Settings made
-by hand win, and what depends on them (updates on the tokens of one) follows.
+A small corpus needs few pieces, so that each is seen often, and dropout and R-Drop against
+overfitting; a large one needs neither. Everything else is the shipped recipe that a row is based
+on. Settings made by hand win, and what depends on them (updates on the tokens of one) follows.
 """
 
 import itertools
@@ -32,6 +32,8 @@ class CorpusDefaults(NamedTuple):
     """Of the encoder, and of the decoder; the width is that of `tiny`."""
     vocab_size: int
     dropout: float
+    r_drop: float
+    """α of R-Drop, unless words are spelled, where its gain is not measured."""
     tokens: int
     """Of one update, on the target side."""
     epochs: int
@@ -65,6 +67,9 @@ _COVERAGE = 0.9995  # of characters that get a piece then
 _SPECIAL_PIECES = 4  # EOS, UNK, PAD and the space before a text
 _FEWEST_UPDATES = 300
 VALIDATIONS: Final = 25
+R_DROP_EPOCHS: Final = 30
+"""A run of a given time has R-Drop by default if it would have so many epochs without: in the time
+of 6 it lost 2.1 BLEU, in that of 23 and of 60 it gained 0.4 and 0.5 (docs/quality.md)."""
 _WARMUP = (15, 200)  # a 15th of the updates, and at most 200
 _LONGEST_WARMUP = 4  # a quarter of the updates, where a recipe's warm-up is longer
 
@@ -122,14 +127,19 @@ class EpochPlan(NamedTuple):
             recipe = self._with(recipe, updates, warmup, 1, schedule="linear", learning_rate=peak)
         return self._with(recipe, updates, warmup, -(-updates // validations))
 
+    def may_omit_r_drop(self, recipe: Recipe) -> bool:
+        """Return whether the recipe has R-Drop by default, which a short run is better without."""
+        by_default = not self.recipe_given and "train.r_drop" not in self.by_hand
+        return bool(recipe.train.r_drop) and by_default
+
     def resume(self, recipe: Recipe, *, begun: Recipe) -> Recipe:
         """Return the recipe with the schedule that its run was begun with."""
         if "train.updates" in self.by_hand:
             return recipe
         train = begun.train
-        kept: dict[str, object] = {}
+        kept: dict[str, object] = {} if self.recipe_given else {"r_drop": train.r_drop}
         if train.time and recipe.train.time:
-            kept = {"schedule": train.schedule, "learning_rate": train.learning_rate}
+            kept |= {"schedule": train.schedule, "learning_rate": train.learning_rate}
         return self._with(recipe, train.updates, train.warmup, train.validate_every, **kept)
 
     def _with(
@@ -278,6 +288,8 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
         "train.warmup": _warmup(updates),
         "train.validate_every": _validate_every(updates),
     }
+    if row.r_drop and not size.spells and explicit.get("model.dropout", row.dropout):
+        settings["train.r_drop"] = row.r_drop
     if size.spells and not {"tokenizer.kind", "tokenizer.vocab_size"} & explicit.keys():
         settings["tokenizer.kind"] = '"char"'  # where words are spelled, each character is a piece
         settings["tokenizer.vocab_size"] = size.characters + _SPECIAL_PIECES
@@ -318,6 +330,8 @@ def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | Non
     if recipe.tokenizer.byte_fallback and size.characters > _MANY_CHARACTERS:
         vocabulary += " (rare ones of the many characters are spelled as bytes)"
     pieces = f"{vocabulary}, dropout {model.dropout:g}"
+    if train.r_drop:
+        pieces += f" and R-Drop {train.r_drop:g}"
     updates = f"{train.updates:,} updates"
     if train.time:
         updates = f"as many updates as {train.time} allow"

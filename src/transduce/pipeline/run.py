@@ -37,7 +37,13 @@ from transduce.io.lock import exclusive_lock
 from transduce.io.machine import keep_freed_memory, peak_memory
 from transduce.model.cpp_library import load_kernels
 from transduce.model.transformer import Transformer
-from transduce.pipeline.defaults import NO_PLAN, EpochPlan, describe_updates, schedule_plan
+from transduce.pipeline.defaults import (
+    NO_PLAN,
+    R_DROP_EPOCHS,
+    EpochPlan,
+    describe_updates,
+    schedule_plan,
+)
 from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
 from transduce.pipeline.prepared import Prepared, check_positions, open_prepared
@@ -240,11 +246,24 @@ class _Run(NamedTuple):
         def measure() -> None:
             per_epoch = self.prepared.updates_per_epoch(recipe)
             per_update = self.prepared.epoch_tokens(recipe) / per_epoch
-            speed = self.measure_speed(model, micro_tokens=size)
             evaluation = measure_evaluation(self.evaluator, model)
-            durations = Durations(per_update / speed, *evaluation)
-            elapsed = time.monotonic() - started
-            fitted, time_plan = fit_time(recipe, durations, elapsed=elapsed, plan=plan)
+
+            def fit(run: _Run) -> tuple[Recipe, TimePlan]:
+                speed = run.measure_speed(model, micro_tokens=size)
+                durations = Durations(per_update / speed, *evaluation)
+                elapsed = time.monotonic() - started
+                return fit_time(run.recipe, durations, elapsed=elapsed, plan=plan)
+
+            if plan.may_omit_r_drop(recipe):
+                without = replace(recipe, train=replace(recipe.train, r_drop=0.0))
+                fitted, time_plan = fit(self._replace(recipe=without))
+                if fitted.train.updates >= R_DROP_EPOCHS * per_epoch:
+                    fitted, time_plan = fit(self)
+                else:
+                    text = f"without R-Drop, which fewer than {R_DROP_EPOCHS} epochs gain little by"
+                    self.on_event(LogMessage(text))
+            else:
+                fitted, time_plan = fit(self)
             write_text(file, to_toml(fitted))
             plans.append(time_plan)
             self.on_event(LogMessage(describe_plan(fitted, time_plan)))

@@ -78,7 +78,7 @@ class TrainConfig:
 
     r_drop: float = 0.0
     """α of R-Drop: each batch is passed twice, with different dropout, and disagreement of the two
-    predictions is penalised; an update takes almost twice as long. Its authors used 5 for
+    predictions is penalised; an update takes about 1.5 times as long. Its authors used 5 for
     translation. 0: one pass."""
 
     tune_length_penalty: bool = False

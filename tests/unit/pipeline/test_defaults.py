@@ -68,6 +68,7 @@ def test_words_to_spell_get_a_vocabulary_of_characters(words: str):
     assert choice.recipe.tokenizer.kind == "char"
     assert choice.recipe.tokenizer.vocab_size == len(set("0123456789abcdefz")) + 4
     assert "a vocabulary of characters (1.0 words a line)" in choice.summary
+    assert choice.recipe.train.r_drop == 0
 
 
 @pytest.mark.parametrize("setting", ["tokenizer.vocab_size=80", 'tokenizer.kind="unigram"'])
@@ -135,6 +136,7 @@ def test_the_size_chooses_a_row(monkeypatch: pytest.MonkeyPatch, corpus: str, pa
     wanted = CORPUS_DEFAULTS[row]
     assert recipe.tokenizer.vocab_size == recipe.model.vocab_size == wanted.vocab_size
     assert (recipe.model.dropout, recipe.batch.tokens) == (wanted.dropout, wanted.tokens)
+    assert recipe.train.r_drop == wanted.r_drop
     assert recipe.train.updates == pytest.approx(wanted.epochs * 15 * pairs / wanted.tokens, abs=50)
     assert recipe.model.d_model == load_recipe("tiny").model.d_model
 
@@ -202,8 +204,8 @@ def test_the_line_says_what_was_chosen_and_why(monkeypatch: pytest.MonkeyPatch, 
 
     assert why == (
         f"29,000 pairs: 4+4 layers of width 128, {row.vocab_size:,} pieces, dropout "
-        f"{row.dropout:g}, updates for {row.epochs} epochs, since {row.reason}; "
-        f"name a recipe or --set to choose otherwise"
+        f"{row.dropout:g} and R-Drop {row.r_drop:g}, updates for {row.epochs} epochs, since "
+        f"{row.reason}; name a recipe or --set to choose otherwise"
     )
 
 
@@ -268,7 +270,14 @@ def test_what_is_set_wins_and_the_line_says_it(corpus: str):
 
     assert (recipe.model.dropout, recipe.tokenizer.vocab_size) == (0.05, 97)
     assert recipe.train.validate_every == 31
-    assert "97 pieces, dropout 0.05, updates for 60 epochs, at least 300" in why
+    assert "97 pieces, dropout 0.05 and R-Drop 2, updates for 60 epochs, at least 300" in why
+
+
+def test_without_dropout_there_is_no_r_drop(corpus: str):
+    """Its two passes would be the same."""
+    assert recipe_for_corpus([corpus]).recipe.train.r_drop == CORPUS_DEFAULTS[0].r_drop > 0
+    assert recipe_for_corpus([corpus, "model.dropout=0"]).recipe.train.r_drop == 0
+    assert recipe_for_corpus([corpus, "train.r_drop=0"]).recipe.train.r_drop == 0
 
 
 def test_warmup_and_validations_follow_the_updates_that_are_set(corpus: str):

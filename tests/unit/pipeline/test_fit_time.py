@@ -16,14 +16,14 @@ from transduce.evaluation.metrics import Perplexity
 from transduce.model.transformer import Transformer
 from transduce.pipeline import fit_time as module
 from transduce.pipeline import run as run_module
-from transduce.pipeline.defaults import NO_PLAN, EpochPlan
+from transduce.pipeline.defaults import NO_PLAN, R_DROP_EPOCHS, EpochPlan
 from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
 from transduce.pipeline.run import _Run  # pyright: ignore[reportPrivateUsage]
 from transduce.pipeline.run_folder import prepare_run
 from transduce.pipeline.selection import RunEvaluator
 from transduce.search.config import SearchConfig
 from transduce.train.distributed import Process
-from transduce.train.events import EventHandler, Progress
+from transduce.train.events import Event, EventHandler, Progress
 from transduce.train.optimizer import learning_rates
 
 DEFAULT = EpochPlan(22, frozenset())
@@ -89,6 +89,14 @@ def test_a_resumed_run_has_the_schedule_of_its_plan():
     assert resumed == replace(begun, train=replace(begun.train, time="3h"))
 
 
+def test_a_resumed_run_is_with_or_without_r_drop_as_it_was_begun():
+    begun = load_recipe("tiny", ["train.time=5m"])
+
+    resumed = DEFAULT.resume(load_recipe("tiny", ["train.time=6m", "train.r_drop=2"]), begun=begun)
+
+    assert resumed.train.r_drop == 0.0
+
+
 def test_ranks_plan_a_run_by_the_same_collectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Rank 0 alone measures speed: it must not wait for the others meanwhile."""
     write_corpus(tmp_path)
@@ -103,6 +111,46 @@ def test_ranks_plan_a_run_by_the_same_collectives(tmp_path: Path, monkeypatch: p
         run = _Run(recipe, out, prepared, Process(rank=rank, world_size=2), print)
         run.fit_time(torch.device("cpu"), plan=NO_PLAN, started=time.monotonic())
         assert len(calls) == 2 * (rank + 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "epochs", "r_drop"),
+    [
+        (DEFAULT, R_DROP_EPOCHS - 1, 0.0),
+        (DEFAULT, R_DROP_EPOCHS + 1, 2.0),
+        (DEFAULT._replace(by_hand=frozenset({"train.r_drop"})), R_DROP_EPOCHS - 1, 2.0),
+        (NO_PLAN, R_DROP_EPOCHS - 1, 2.0),
+    ],
+)
+def test_a_run_of_few_epochs_is_without_a_default_r_drop(
+    plan: EpochPlan, epochs: int, r_drop: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An update takes 100 s, with R-Drop 150; nothing else takes any time."""
+    write_corpus(tmp_path)
+    files = f"data.train=['{tmp_path}/train.src', '{tmp_path}/train.rev']"
+    small = [word for word in SMALL if word != "--set"]
+    recipe = load_recipe("tiny", [files, *small, "train.r_drop=2", "train.time=1h"])
+    out, events = tmp_path / "run", list[Event]()
+    prepared = prepare_run(recipe, out, on_event=print)
+    per_epoch = prepared.updates_per_epoch(recipe)
+    seconds = 100 * epochs * per_epoch + 50
+    recipe = replace(recipe, train=replace(recipe.train, time=f"{seconds}s"))
+    a_second = prepared.epoch_tokens(recipe) / per_epoch / 100
+    monkeypatch.setattr(run_module, "measure_evaluation", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(
+        _Run,
+        "measure_speed",
+        lambda run, *_, **rest: a_second / (1.5 if run.recipe.train.r_drop else 1),
+    )
+
+    run = _Run(recipe, out, prepared, Process(), events.append)
+    run, time_plan = run.fit_time(torch.device("cpu"), plan=plan, started=time.monotonic())
+
+    assert run.recipe.train.r_drop == r_drop
+    assert time_plan
+    assert time_plan.updates == seconds // (150 if r_drop else 100)
+    omitted = [event for event in events if "without R-Drop" in str(event)]
+    assert len(omitted) == (r_drop == 0)
 
 
 def test_the_final_evaluation_counts_every_candidate_and_the_test_set(
