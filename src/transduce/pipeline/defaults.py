@@ -69,7 +69,7 @@ _FEWEST_UPDATES = 300
 VALIDATIONS: Final = 25
 R_DROP_EPOCHS: Final = 30
 """A run of a given time has R-Drop by default if it would have so many epochs without: in the time
-of 6 it lost 2.1 BLEU, in that of 23 and of 60 it gained 0.4 and 0.5 (docs/quality.md)."""
+of 6 it lost 2.1 BLEU, in that of 23 and of 60 it gained about 0.3 and 0.5 (docs/quality.md)."""
 _WARMUP = (15, 200)  # a 15th of the updates, and at most 200
 _LONGEST_WARMUP = 4  # a quarter of the updates, where a recipe's warm-up is longer
 
