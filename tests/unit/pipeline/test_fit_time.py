@@ -133,7 +133,7 @@ def test_a_run_of_few_epochs_is_without_a_default_r_drop(
     out, events = tmp_path / "run", list[Event]()
     prepared = prepare_run(recipe, out, on_event=print)
     per_epoch = prepared.updates_per_epoch(recipe)
-    seconds = 100 * epochs * per_epoch + 50
+    seconds = 100 * epochs * per_epoch + 25  # a multiple of neither
     recipe = replace(recipe, train=replace(recipe.train, time=f"{seconds}s"))
     a_second = prepared.epoch_tokens(recipe) / per_epoch / 100
     monkeypatch.setattr(run_module, "measure_evaluation", lambda *_: (0.0, 0.0))
