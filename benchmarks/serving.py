@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/serving.py MODEL --source FILE
 
-For CTranslate2, greedily and with the model's beam, and for torch: a server on this machine, with
-clients in a process on the same cores. The first server gets all requests, the others fewer. Every
-response is compared with the offline translation of its text by the same engine and precision;
-differences are listed with ln p of both. Throughput is that of the server with its defaults,
-compared with batches of one sentence and no waiting. Then overload (a queue of 16, 200 clients),
+For CTranslate2 in float32 and int8, greedily and with the model's beam, and for torch: a server on
+this machine, with clients in a process on the same cores. The first server gets all requests, the
+others fewer. Every response is compared with the offline translation of its text by the same engine
+and precision; differences are listed with ln p of both. Throughput is that of the server with its
+defaults, compared with batches of one sentence and no waiting. Each server answers a single client
+first. Then overload (a queue of 16, 200 clients),
 SIGTERM under load, and the time from the command's start to its first translation. Prints a table
 and writes benchmarks/results/serving/record.json. Run nothing else at the same time.
 """
@@ -44,12 +45,14 @@ def main() -> None:
     arguments.languages = (bundle.languages.source, bundle.languages.target)
     arguments.texts = unique_lines(arguments.source)[: arguments.lines]
     rows: list[dict[str, object]] = []
-    for engine, beam, requests in (
-        ("ctranslate2", 1, arguments.requests),
-        ("ctranslate2", bundle.search.beam, arguments.fewer),
-        ("torch", 1, arguments.fewer),
+    for engine, compute_type, beam, requests in (
+        ("ctranslate2", "float32", 1, arguments.requests),
+        ("ctranslate2", "float32", bundle.search.beam, arguments.fewer),
+        ("ctranslate2", "int8", 1, arguments.fewer),
+        ("ctranslate2", "int8", bundle.search.beam, arguments.fewer),
+        ("torch", "float32", 1, arguments.fewer),
     ):
-        for row in measure_engine(engine, beam, requests, arguments):
+        for row in measure_engine(engine, compute_type, beam, requests, arguments):
             rows.append(row)
             print(f"{engine}, beam {beam}, {row['handling']}: done", file=sys.stderr)
     record = {
@@ -96,17 +99,17 @@ def unique_lines(path: str) -> list[str]:
 
 
 def measure_engine(
-    engine: str, beam: int, requests: int, arguments: argparse.Namespace
+    engine: str, compute_type: str, beam: int, requests: int, arguments: argparse.Namespace
 ) -> Iterator[dict[str, object]]:
     """Measure a server without batching, and one with its defaults."""
-    translator = Translator.load(arguments.model, engine=engine)
+    translator = Translator.load(arguments.model, engine=engine, compute_type=compute_type)
     decode = partial(translator.decode, beam=beam, extras=Extras(token_scores=False))
     expected = [
         translation.text
         for translation in translate_texts(translator, arguments.texts, decode=decode)
     ]
     del translator
-    options = ["--engine", engine, "--beam", str(beam), "--quiet"]
+    options = ["--engine", engine, "--compute-type", compute_type, "--beam", str(beam), "--quiet"]
     single_options = [*options, "--batch-sentences", "1", "--wait-ms", "0"]
     for handling, server_options, count in (
         ("one at a time", single_options, arguments.single),
@@ -114,16 +117,19 @@ def measure_engine(
     ):
         with run_server(str(arguments.model), *server_options) as server:
             send_requests(server, arguments, requests=4 * arguments.clients)  # warm-up
+            single = send_requests(server, arguments, requests=arguments.single, clients=1)
             result = send_requests(server, arguments, requests=count)
             sizes = mean_batch_size(server)
         yield {
             "engine": engine,
+            "compute_type": compute_type,
             "beam": beam,
             "handling": handling,
             "requests": count,
             "statuses": count_statuses(result),
             "requests_a_second": round(count / result["total_seconds"], 1),
             **percentiles(result["seconds"]),
+            "single_client": percentiles(single["seconds"]),
             "sentences_a_batch": sizes,
             "memory_mib": [round(size / 1024, 1) for size in result["memory_kib"]],
             **list_differences(result, expected, engine, arguments),
@@ -270,25 +276,30 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Compute percentiles of the latencies, in milliseconds."""
     cuts = statistics.quantiles(seconds, n=100)
     return {
-        f"p{percentile}_ms": round(1000 * cuts[percentile - 1], 1) for percentile in (50, 95, 99)
+        f"p{percentile}_ms": round(1000 * cuts[percentile - 1], 2) for percentile in (50, 95, 99)
     }
 
 
 def format_table(rows: Sequence[dict[str, object]]) -> str:
     """Format a line per server."""
     lines = [
-        "engine       beam  handling       requests/s   gain     p50     p95     p99 ms"
-        "  a batch  differ  memory MiB"
+        "engine       type     beam  handling       requests/s   gain     p50     p95     p99 ms"
+        "  one client: p50     p99 ms  a batch  differ  memory MiB"
     ]
     baselines = {
-        (row["engine"], row["beam"]): row for row in rows if row["handling"] == "one at a time"
+        (row["engine"], row["compute_type"], row["beam"]): row
+        for row in rows
+        if row["handling"] == "one at a time"
     }
     for row in rows:
-        rate = row["requests_a_second"]
-        gain = rate / baselines[row["engine"], row["beam"]]["requests_a_second"]
+        rate, single = row["requests_a_second"], row["single_client"]
+        baseline = baselines[row["engine"], row["compute_type"], row["beam"]]
+        gain = rate / baseline["requests_a_second"]
         lines.append(
-            f"{row['engine']:11}  {row['beam']:4}  {row['handling']:13}  {rate:10.1f}  {gain:5.2f}"
+            f"{row['engine']:11}  {row['compute_type']:7}  {row['beam']:4}  {row['handling']:13}"
+            f"  {rate:10.1f}  {gain:5.2f}"
             f"  {row['p50_ms']:6.1f}  {row['p95_ms']:6.1f}  {row['p99_ms']:9.1f}"
+            f"  {single['p50_ms']:15.2f}  {single['p99_ms']:9.2f}"
             f"  {row['sentences_a_batch']:7.1f}  {row['differ']:6}  {row['memory_mib']}"
         )
     return "\n".join(lines)

@@ -139,7 +139,7 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
     lines = result.err.splitlines()
     assert result.code == 0, result.err
     assert lines[0].startswith(
-        "438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07 and R-Drop 2, updates for 60 "
+        "438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07 and R-Drop 2, updates for 120 "
         "epochs, at least 300, "
     )
     assert lines[1].startswith("kept 435 pairs; dropped 3 (")
@@ -147,7 +147,7 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
     assert lines[-1].endswith(" pieces a word in validation and test text")
     recipe = load_recipe(corpus / "run" / "recipe.toml")
     prepared = json.loads((corpus / "run" / "prepared" / "prepared.json").read_text())
-    assert recipe.train.updates == max(300, 60 * prepared["updates_per_epoch"])
+    assert recipe.train.updates == max(300, 120 * prepared["updates_per_epoch"])
     assert recipe.model.dropout == 0.07
 
 

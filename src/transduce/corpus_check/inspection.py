@@ -221,13 +221,13 @@ def inspect_corpus(
 
 
 def _size_warning(pairs: int, prints: Fingerprints, *, script: str) -> str:
-    """A line if so few pairs rarely train a good model; benchmarks/results/sweep-multi30k-5000."""
+    """A line if so few pairs rarely train a good model; benchmarks/results/sweep-r-drop-5000."""
     longest = _WORD // 3 if script.startswith("Chinese") else _WORD
     words = len(prints.line) > 0 and np.median(prints.source_length) <= longest
     threshold = _FEW_WORDS if words else _FEW_SENTENCES
     if pairs >= threshold:
         return ""
-    expect = "" if words else " (5,000 simple sentences gave 20 BLEU, fewer give much less)"
+    expect = "" if words else " (5,000 simple sentences gave 25 BLEU, fewer give much less)"
     return (
         f"WARNING: {pairs:,} training pairs are few for random weights, below {threshold:,}: "
         f"expect poor translations{expect}; add pairs, or start from a trained model by "

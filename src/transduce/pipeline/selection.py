@@ -137,7 +137,8 @@ class RunEvaluator(NamedTuple):
         candidates = {name: model}
         if ema:
             candidates["the running mean of the weights"] = ema
-        if not ema or trained.state.best_update != trained.state.update:
+        is_candidate = (ema or count == 1) and trained.state.best_update == trained.state.update
+        if not is_candidate:  # the best weights so far, of an earlier update or not averaged
             kind = "running mean" if ema else "single checkpoint"
             if single := self._best_model(trained, model.embedding.weight.device):
                 candidates[f"the best {kind} (update {trained.state.best_update})"] = single

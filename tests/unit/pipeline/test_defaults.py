@@ -190,7 +190,7 @@ def test_epochs_of_a_recipe_set_its_updates(corpus: str):
 
 
 def test_a_small_corpus_is_still_trained_for_some_hundred_updates(corpus: str):
-    recipe = recipe_for_corpus([corpus]).recipe
+    recipe = recipe_for_corpus([corpus, "batch.tokens=4096"]).recipe
 
     assert recipe.train.updates == 300
     assert recipe.train.warmup == 20
@@ -247,7 +247,7 @@ def test_a_plan_keeps_what_is_set_by_hand(corpus: str):
 
     train = plan.schedule(recipe, updates_per_epoch=100).train
 
-    assert (train.updates, train.warmup, train.validate_every) == (6_000, 3, 240)
+    assert (train.updates, train.warmup, train.validate_every) == (12_000, 3, 480)
     recipe, _, plan = recipe_for_corpus([corpus, "train.updates=7"])
     assert plan
     assert plan.schedule(recipe, updates_per_epoch=100) == recipe
@@ -270,7 +270,7 @@ def test_what_is_set_wins_and_the_line_says_it(corpus: str):
 
     assert (recipe.model.dropout, recipe.tokenizer.vocab_size) == (0.05, 97)
     assert recipe.train.validate_every == 31
-    assert "97 pieces, dropout 0.05 and R-Drop 2, updates for 60 epochs, at least 300" in why
+    assert "97 pieces, dropout 0.05 and R-Drop 2, updates for 120 epochs, at least 300" in why
 
 
 def test_without_dropout_there_is_no_r_drop(corpus: str):
