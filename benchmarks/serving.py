@@ -118,8 +118,9 @@ def measure_engine(
         with run_server(str(arguments.model), *server_options) as server:
             send_requests(server, arguments, requests=4 * arguments.clients)  # warm-up
             single = send_requests(server, arguments, requests=arguments.single, clients=1)
+            before = batch_totals(server)
             result = send_requests(server, arguments, requests=count)
-            sizes = mean_batch_size(server)
+            sentences, batches = (b - a for a, b in zip(before, batch_totals(server), strict=True))
         yield {
             "engine": engine,
             "compute_type": compute_type,
@@ -130,7 +131,7 @@ def measure_engine(
             "requests_a_second": round(count / result["total_seconds"], 1),
             **percentiles(result["seconds"]),
             "single_client": percentiles(single["seconds"]),
-            "sentences_a_batch": sizes,
+            "sentences_a_batch": round(sentences / batches, 1),
             "memory_mib": [round(size / 1024, 1) for size in result["memory_kib"]],
             **list_differences(result, expected, engine, arguments),
         }
@@ -256,15 +257,15 @@ def send_requests(
     )
 
 
-def mean_batch_size(server: Server) -> float:
-    """Read the mean number of sentences per batch from the server's metrics."""
+def batch_totals(server: Server) -> tuple[float, float]:
+    """Read the number of sentences and of batches so far from the server's metrics."""
     with urlopen(f"{server.url}/metrics") as response:
         metrics = response.read().decode()
     total, number = (
         float(re.search(rf"transduce_batch_sentences_{name}{{.*}} (\S+)", metrics)[1])
         for name in ("sum", "count")
     )
-    return round(total / number, 1)
+    return total, number
 
 
 def count_statuses(result: ClientResult) -> dict[str, int]:

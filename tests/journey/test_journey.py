@@ -244,7 +244,8 @@ def test_training_goes_on_from_what_prepare_wrote(transduce: Transduce, tmp_path
     assert (prepared.code, trained.code) == (0, 0)
     assert prepared.out == ""
     chosen = json.loads((tmp_path / "run" / "results.json").read_text())["chosen"]
-    assert chosen.startswith("the last checkpoint: ") and "against" not in chosen  # itself
+    assert chosen.startswith("the last checkpoint: ")
+    assert "against" not in chosen  # itself, the best one
     assert "the corpus is prepared already" in trained.err
 
 
