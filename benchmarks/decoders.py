@@ -81,13 +81,13 @@ class Task:
 def transduce_system(
     task: Task,
     *,
-    engine: Literal["torch", "ctranslate2"],
+    engine: Literal["torch", "ctranslate2", "native"],
     kind: str = "float32",
     shortlist: bool = False,
     student: bool = False,
     most_beams: int = BEAMS[-1],
 ) -> System:
-    """Load an engine of transduce; CTranslate2 forms batches itself and gets all sentences."""
+    """Load an engine of transduce; all but torch form batches themselves and get all sentences."""
     cache, bundle = Cache(task.folder / "cache"), task.student if student else task.bundle
     assert bundle is not None, "a student is timed where there is one"
     if engine == "torch":
@@ -103,7 +103,7 @@ def transduce_system(
             cache=cache,
             shortlist=task.shortlist if shortlist else None,
         ).engines
-        setup = str(tuple(getattr(loaded, "plans")))  # noqa: B009
+        setup = str(getattr(loaded, "plans", f"{getattr(loaded, 'threads', 1)} threads"))
         chunk = len(task.sources)
     constraints = (
         DecodingConstraints(max_length=task.length) if task.random else DecodingConstraints()
@@ -265,22 +265,22 @@ def in_batches(
 SYSTEMS: Mapping[str, Callable[[Task], System]] = {
     "ours, torch": partial(transduce_system, engine="torch"),
     "ours, torch bfloat16": partial(transduce_system, engine="torch", kind="bfloat16"),
+    "ours, native": partial(transduce_system, engine="native"),
+    "ours, native int8": partial(transduce_system, engine="native", kind="int8"),
+    "ours, native int8, shortlist": partial(
+        transduce_system, engine="native", kind="int8", shortlist=True
+    ),
     "ours, ctranslate2": partial(transduce_system, engine="ctranslate2"),
     "ours, int8": partial(transduce_system, engine="ctranslate2", kind="int8"),
     "ours, int8, shortlist": partial(
         transduce_system, engine="ctranslate2", kind="int8", shortlist=True
     ),
-    "student, int8": partial(transduce_system, engine="ctranslate2", kind="int8", student=True),
+    "student, int8": partial(transduce_system, engine="native", kind="int8", student=True),
     "student, int8, shortlist": partial(
-        transduce_system, engine="ctranslate2", kind="int8", shortlist=True, student=True
+        transduce_system, engine="native", kind="int8", shortlist=True, student=True
     ),
     STUDENT_BEAM: partial(
-        transduce_system,
-        engine="ctranslate2",
-        kind="int8",
-        shortlist=True,
-        student=True,
-        most_beams=3,
+        transduce_system, engine="native", kind="int8", shortlist=True, student=True, most_beams=3
     ),
     BEST: partial(ctranslate2_system, tuned=True),
     "CTranslate2 int8": partial(ctranslate2_system, tuned=True, kind="int8"),

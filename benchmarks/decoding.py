@@ -11,11 +11,14 @@ nothing else at the same time.
 
 ours, torch               `--engine torch`, a batch of 64 on each core
 ours, torch bfloat16      the same with `--compute-type bfloat16`
-ours, ctranslate2         as `--engine auto` chooses: float32, workers and threads by measurement
+ours, native              as `--engine auto` chooses: float32
+ours, native int8         the same with `--compute-type int8`, if the processor has it
+ours, native int8, shortlist  also with `--shortlist`, if the benchmark is given one
+ours, ctranslate2         `--engine ctranslate2`: float32, workers and threads by measurement
 ours, int8                the same with `--compute-type int8`
-ours, int8, shortlist     also with `--shortlist`, if the benchmark is given one
-student, int8             the same two for a distilled model, if the benchmark is given one;
-                          with a shortlist also a beam of 3 beside the others' 5
+ours, int8, shortlist     also with `--shortlist`
+student, int8             a distilled model in int8, if the benchmark is given one, and with a
+                          shortlist; with it also a beam of 3 beside the others' 5
 CTranslate2 at its best   the converted model; threads, workers and `max_batch_size` by the same
                           measurement; one thread for one sentence
 CTranslate2 int8          the same, with `compute_type="int8"`

@@ -224,12 +224,12 @@ def test_a_converted_model_cut_short_is_made_anew(
     run: Run, transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TRANSDUCE_CACHE", str(tmp_path / "cache"))
-    first = transduce("translate", run.folder, stdin=LINES)
+    first = transduce("translate", run.folder, "--engine", "ctranslate2", stdin=LINES)
     (weights,) = (tmp_path / "cache").glob("ct2-*/model.bin")
     content = weights.read_bytes()
     os.truncate(weights, len(content) // 2)
 
-    again = transduce("translate", run.folder, stdin=LINES)
+    again = transduce("translate", run.folder, "--engine", "ctranslate2", stdin=LINES)
 
     assert (again.code, again.out) == (0, first.out)
     assert again.err.startswith("engine: ctranslate2")

@@ -65,7 +65,7 @@ def test_the_table_is_kept(student: Run):
     assert (kept["part"], kept["sentences"]) == ("test", 40)
     assert [row["name"] for row in kept["rows"]] == ROWS
     assert all(row["sentences_per_second"] > 0 for row in kept["rows"])
-    assert all("engine: ctranslate2" in row["engine"] for row in kept["rows"])
+    assert {row["engine"].split()[1] for row in kept["rows"]} <= {"native", "ctranslate2"}
     first, *others = kept["rows"]
     assert (first["difference"], first["p"]) == (0.0, None)
     for row in others:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.conftest import CommandResult, Run, Transduce, made, refuses
 
+from transduce.inference.engines.native_library import load_search
+
 LINES = "1 2 3\n\n4 0 1 2\n0 3\n"
 
 
@@ -45,7 +47,11 @@ def texts(result: CommandResult) -> list[str]:
 
 
 def test_the_engine_is_named_on_stderr(translated: Transduce):
-    assert translated().err.startswith("engine: ctranslate2 float32, ")
+    quick = "native float32\n" if load_search().library else "ctranslate2 float32, "
+    assert translated().err.startswith(f"engine: {quick}")
+    ct2 = translated("--engine", "ctranslate2")
+    assert ct2.err.startswith("engine: ctranslate2 float32, ")
+    assert ct2.out == translated().out
     assert translated("--engine", "torch").err == "engine: torch\n"
 
 

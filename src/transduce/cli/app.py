@@ -74,7 +74,7 @@ Ensemble = Annotated[
 ]
 JsonObject = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Device = Annotated[str, Option(help='Device: "cpu", "cuda" or "auto".')]
-Workers = Annotated[int | None, Option(help="Parallel batches [default: measured].")]
+Workers = Annotated[int | None, Option(help="Parallel batches of CTranslate2 [default: measured].")]
 Threads = Annotated[int | None, Option(help="Threads per worker [default: measured].")]
 BleuTokenizer = Annotated[
     str, Option(help='BLEU tokeniser [default: by language]; "none" for tokenised text.')

@@ -119,6 +119,7 @@ def diagnose() -> DoctorReport:
         ("Machine", "cores", lambda: Diagnosis(f"{usable_cores():g} for this process")),
         *((("Machine", "threads", _threads),) if torch else ()),
         *((("Machine", "fused kernels", _kernels),) if torch else ()),
+        ("Machine", "native engine", _native_engine),
         ("Machine", "memory", _memory),
         *((("Machine", "CUDA devices", _cuda),) if torch else ()),
         ("System", "disk", _disk),
@@ -217,6 +218,16 @@ def _kernels() -> Diagnosis:
     if not reason:
         return Diagnosis("compiled for this processor")
     return Diagnosis(f"none: {reason}", "note", "training on this CPU takes longer without them")
+
+
+def _native_engine() -> Diagnosis:
+    from transduce.inference.engines.native_library import load_search
+
+    library, reason = load_search()
+    if library is None:
+        return Diagnosis(f"none: {reason}", "note", "CTranslate2 translates, which takes longer")
+    formats = "float32 and int8" if library.has_int8() else "float32"
+    return Diagnosis(f"compiled for this processor, {formats}")
 
 
 def _memory() -> Diagnosis:

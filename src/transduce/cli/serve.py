@@ -82,10 +82,18 @@ def serve(
         Option(envvar="LT_ENGINE", help="Inference engine; auto: the fastest available."),
     ] = "auto",
     compute_type: Annotated[
-        str, Option(envvar="LT_COMPUTE_TYPE", help="CTranslate2: float32, int8 or auto.")
+        str, Option(envvar="LT_COMPUTE_TYPE", help="Precision: float32, int8 or auto.")
     ] = "float32",
     workers: Workers = None,
     threads: Threads = None,
+    shortlist: Annotated[
+        Path | None,
+        Option(
+            envvar="LT_SHORTLIST",
+            help="Lexical shortlist (vmap.txt) of the only model: faster, with slightly different "
+            "output.",
+        ),
+    ] = None,
     **settings: object,
 ) -> None:
     """Serve models over HTTP: LibreTranslate's API, DeepL's API and a web page.
@@ -120,6 +128,7 @@ def serve(
         engine=engine,
         compute_type=compute_type,
         plan=(workers, threads),
+        shortlist=shortlist,
         languages=languages or [],
     )
     if code := _serve(partial(_work, load), server_settings):
@@ -193,6 +202,7 @@ def _load(
     engine: EngineName,
     compute_type: str,
     plan: tuple[int | None, int | None],
+    shortlist: Path | None,
     languages: list[str],
 ) -> "ModelRegistry":
     from transduce.cli.translate import make_plan
@@ -205,6 +215,7 @@ def _load(
         engine=engine,
         compute_type=compute_type,
         plan=make_plan(*plan, compute_type),
+        shortlist=shortlist,
     )
     for direction in registry.directions:
         if direction.bundle.languages.missing:

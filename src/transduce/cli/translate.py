@@ -50,7 +50,7 @@ _PLACES = ("text", "input", "output", "workers", "threads", "also")
 _LONG = 24 * 3600.0  # seconds of a translation that is worth several machines
 _CHUNK = 4096  # lines per call, so that output streams while a long input is read
 
-EngineName = Literal["auto", "torch", "ctranslate2"]
+EngineName = Literal["auto", "native", "ctranslate2", "torch"]
 
 
 class _OutputOptions(NamedTuple):
@@ -173,8 +173,8 @@ def translate(
     compute_type: Annotated[
         str,
         Option(
-            help="Precision: float32, int8, bfloat16, float16 or auto with CTranslate2; float32 "
-            "or bfloat16 with torch."
+            help="Precision: float32, int8 or auto; bfloat16 and float16 with CTranslate2, "
+            "bfloat16 with torch."
         ),
     ] = "float32",
     workers: Workers = None,

@@ -53,6 +53,7 @@ EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 _SAMPLE = 1_000_000  # training lines; more hardly change the vocabulary
 _LINE = 1000  # characters of a training line: the library skips lines above 4192 bytes
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
+_MIN_PARALLEL_TEXTS = 32
 _ERRORS_ONLY = 2  # minloglevel; the library logs to stderr otherwise
 
 
@@ -238,17 +239,22 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Encode text as ids, without EOS; a tag at its start is an id."""
         if self.all_tags:
-            return self.encode_all([text], threads=1)[0]
+            return self.encode_all([text])[0]
         return self._processor.encode(text)
 
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
         """Encode many texts at once, which is much faster; `threads` -1 uses all cores."""
         if not self.all_tags:
-            return self._processor.encode(list(texts), num_threads=threads)
+            return self._encode_untagged(texts, threads=threads)
         split = [self.split_tag(text) for text in texts]
         bare = [text.removeprefix(" ") if tag else text for tag, text in split]
-        encoded = self._processor.encode(bare, num_threads=threads)
+        encoded = self._encode_untagged(bare, threads=threads)
         return [[*tag, *ids] for (tag, _), ids in zip(split, encoded, strict=True)]
+
+    def _encode_untagged(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
+        if len(texts) < _MIN_PARALLEL_TEXTS:  # starting threads takes longer
+            return [self._processor.encode(text) for text in texts]
+        return self._processor.encode(list(texts), num_threads=threads)
 
     def sample_subwords(self, ids: Iterable[int], *, alpha: float, rng: Random) -> list[int]:
         """Sample ids that spell the text of others (subword regularisation, for training).

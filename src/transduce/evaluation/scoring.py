@@ -263,7 +263,7 @@ def translate_pairs(
     search: SearchConfig,
     retry_loops: bool = True,
 ) -> tuple[Translation, ...]:
-    """Translate the sources of `pairs` with a model in memory, with torch.
+    """Translate the sources of `pairs` with a model in memory.
 
     Args:
         model: the model, on any device.

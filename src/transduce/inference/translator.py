@@ -33,7 +33,7 @@ from transduce.inference.decode import (
     encode_prefix,
     total_score,
 )
-from transduce.inference.engines.base import EngineOptions, select_engines
+from transduce.inference.engines.base import EngineOptions, make_native_engine, select_engines
 from transduce.inference.engines.interface import Engine, check_sides
 from transduce.inference.glossary import Term, match_terms
 from transduce.inference.keywords import api_names, unknown_keyword
@@ -201,10 +201,11 @@ class Translator:
         *,
         search: SearchConfig,
     ) -> "Translator":
-        """Make a translator from a model in memory, on its device, with the torch engine.
+        """Make a translator from a model in memory, on its device.
 
         Args:
-            model: the model, or an ensemble; training may continue afterwards.
+            model: the model, or an ensemble. Training may continue; the translator may then have
+                the weights of before.
             tokenizer: the model's.
             search: default settings.
         """
@@ -214,7 +215,9 @@ class Translator:
         device = models[0].embedding.weight.device
         engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
         search = _fit_to_positions(search, longest=engine.longest)
-        return cls([engine], tokenizer, model=models[0], search=search)
+        native = make_native_engine(models[0]) if len(models) == 1 else None
+        engines = [engine] if native is None else [native, engine]
+        return cls(engines, tokenizer, model=models[0], search=search)
 
     def to(self, target: str, *, source: str = "") -> "Translator":
         """Return this translator for one target language of a model that has several.
@@ -620,7 +623,8 @@ class Translator:
             log_probs = ()
         confidence = self.confidence or Confidence()
         recased = mask.restore(recasing.text) if recasing.style else ""
-        split = self._fragmentation(recased or sentence) if confidence.max_fragmentation else 0.0
+        examined = log_probs and confidence.max_fragmentation  # else it has no effect
+        split = self._fragmentation(recased or sentence) if examined else 0.0
         return Translation(
             source=sentence,
             text=mask.restore(recasing.restore(text)),

@@ -6,146 +6,11 @@
 // same hash of a value's index. Work is split among threads in a fixed way, so results depend on
 // the number of threads only.
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <vector>
 
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
+#include "vectors.hpp"
 
 namespace {
-
-constexpr int64_t LANES = 16;  // numbers in a vector; all widths but the vocabulary's are multiples
-
-typedef float Vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
-typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
-typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
-
-struct BFloat16 {
-    uint16_t bits;
-};
-
-template <typename To, typename From>
-inline To same_bits(From from) {
-    static_assert(sizeof(To) == sizeof(From), "");
-    To to;
-    std::memcpy(&to, &from, sizeof to);
-    return to;
-}
-
-// With AVX-512 by one instruction each; the compiler's own conversion takes up to five.
-inline Words widen(Halves halves) {
-#ifdef __AVX512F__
-    return same_bits<Words>(_mm512_cvtepu16_epi32(same_bits<__m256i>(halves)));
-#else
-    return __builtin_convertvector(halves, Words);
-#endif
-}
-
-inline Halves narrow(Words words) {
-#ifdef __AVX512F__
-    return same_bits<Halves>(_mm512_cvtepi32_epi16(same_bits<__m512i>(words)));
-#else
-    return __builtin_convertvector(words, Halves);
-#endif
-}
-
-inline Vector load(const float *from) {
-    Vector result;
-    std::memcpy(&result, from, sizeof result);
-    return result;
-}
-
-inline Vector load(const BFloat16 *from) {
-    Halves halves;
-    std::memcpy(&halves, from, sizeof halves);
-    return same_bits<Vector>(widen(halves) << 16);
-}
-
-inline void store(float *to, Vector values) { std::memcpy(to, &values, sizeof values); }
-
-inline void store(BFloat16 *to, Vector values) {  // to the nearest, ties to even
-    Words bits = same_bits<Words>(values);
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    Halves halves = narrow(bits);
-    std::memcpy(to, &halves, sizeof halves);
-}
-
-inline void add(float *to, Vector values) { store(to, load(to) + values); }
-
-// The first `count` values; `rest` in the other lanes.
-template <typename T>
-inline Vector load_part(const T *from, int64_t count, float rest) {
-    T values[LANES] = {};
-    std::memcpy(values, from, count * sizeof(T));
-    Vector result = load(values);
-    for (int64_t lane = count; lane < LANES; lane++) result[lane] = rest;
-    return result;
-}
-
-template <typename T>
-inline float load_one(const T *from) { return load_part(from, 1, 0.0f)[0]; }
-
-template <typename T>
-inline void store_part(T *to, Vector values, int64_t count) {
-    T stored[LANES];
-    store(stored, values);
-    std::memcpy(to, stored, count * sizeof(T));
-}
-
-// Combine the lanes by halves.
-template <typename Combine>
-inline float reduce(Vector x, Combine combine) {
-    typedef float Eight __attribute__((vector_size(32)));
-    typedef float Four __attribute__((vector_size(16)));
-    Eight eight[2];
-    std::memcpy(eight, &x, sizeof x);
-    Eight half = combine(eight[0], eight[1]);
-    Four four[2];
-    std::memcpy(four, &half, sizeof half);
-    Four quarter = combine(four[0], four[1]);
-    return combine(combine(quarter[0], quarter[1]), combine(quarter[2], quarter[3]));
-}
-
-inline float sum(Vector x) {
-    return reduce(x, [](auto left, auto right) { return left + right; });
-}
-
-// NaN is never the larger; the sum of exponentials shows it.
-template <typename V>
-inline V larger(V x, V y) { return x > y ? x : y; }
-
-inline float largest_of(Vector x) {
-    return reduce(x, [](auto left, auto right) { return larger(left, right); });
-}
-
-inline Vector all(float value) { return Vector{} + value; }
-
-// Return exp(x) with a relative error below 1e-7 for -87 <= x <= 88, and NaN for NaN.
-inline Vector exponential(Vector x) {
-    x = x < -87.0f ? all(-87.0f) : x;
-    x = x > 88.0f ? all(88.0f) : x;
-    // x = n ln 2 + r: adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
-    Vector shifted = x * 1.44269504f + 12582912.0f;
-    Vector n = shifted - 12582912.0f;
-    Vector r = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // ln 2 in two parts
-    // (exp(r) - 1 - r) / r^2, interpolated at Chebyshev's nodes of |r| <= ln 2 / 2.
-    Vector y = all(1.3926250830e-3f);
-    y = y * r + 8.3632328837e-3f;
-    y = y * r + 4.1666554213e-2f;
-    y = y * r + 1.6666576666e-1f;
-    y = y * r + 0.5f;
-    y = y * r * r + r + 1.0f;
-    return same_bits<Vector>(same_bits<Words>(y) + (same_bits<Words>(shifted) << 23));  // times 2^n
-}
-
-inline Integers lanes_from(int64_t first) {
-    return Integers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + int32_t(first);
-}
 
 // The dropout of one call: `stream` is its number within a pass, `level` the probability in 2^-24.
 struct Dropout {
@@ -166,10 +31,6 @@ struct Dropout {
         return x >= level ? values * scale : Vector{};
     }
 };
-
-inline int64_t padded(int64_t size, int64_t multiple) {
-    return (size + multiple - 1) / multiple * multiple;
-}
 
 template <int COLUMNS>
 inline void multiply_block(const float *a, int64_t row, int64_t column, const float *b, float *c,

@@ -150,7 +150,7 @@ def compare_models(
 ) -> tuple[DistillationScore, ...]:
     """Score teacher and student on pairs and time them in turn, with the beam and greedily.
 
-    Both run in float32, and in int8 if CTranslate2 supports the model; an ensemble does not.
+    Both run in float32, and in int8 if an engine supports the model; an ensemble does not.
 
     Args:
         teachers: model folders; the probabilities of several are averaged.
@@ -196,10 +196,13 @@ def compare_models(
 
 
 def _in_int8(name: str, path: Path, translator: Translator) -> Mapping[str, Translator]:
-    """Load a model in int8 if CTranslate2 runs it in float32."""
-    if "ctranslate2" not in translator.engine_description:
+    """Load a model in int8 if an engine runs it so here."""
+    if not any(engine in translator.engine_description for engine in ("native", "ctranslate2")):
         return {}
-    return {f"{name}, int8": Translator.load(path, compute_type="int8")}
+    try:
+        return {f"{name}, int8": Translator.load(path, compute_type="int8")}
+    except ValueError:  # this processor has no int8 for it
+        return {}
 
 
 def _score(recipe: Recipe, hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Score:

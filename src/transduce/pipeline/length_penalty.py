@@ -15,6 +15,7 @@ from transduce.inference.decode import (
     SentenceProgress,
     build_requests,
 )
+from transduce.inference.engines.base import make_native_engine
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.translator import BATCH_TOKENS, Translator
 from transduce.model.transformer import Transformer
@@ -70,7 +71,9 @@ def _nbest(
     """The hypotheses of each part of each sentence; one part, unless a sentence is very long."""
     config = Translator.from_parts(model, tokenizer, search=search).search  # fits its positions
     device = model.embedding.weight.device
-    engine = TorchEngine(model, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
+    engine = make_native_engine(model) or TorchEngine(
+        model, pad=tokenizer.pad, eos=tokenizer.EOS, device=device
+    )
     requests = build_requests(
         sources, [""] * len(sources), config=config, tokenizer=tokenizer
     ).requests

@@ -272,6 +272,7 @@ def load_models(
     engine: EngineName = "auto",
     compute_type: str = "float32",
     plan: Plan | None = None,
+    shortlist: Path | None = None,
 ) -> ModelRegistry:
     """Load models, one per direction, and warm each up with one translation.
 
@@ -280,13 +281,16 @@ def load_models(
         settings: batching and decoding defaults.
         languages: of the models without, in order, each as "en-de".
         engine: inference engine; "auto" takes the fastest that supports a model.
-        compute_type: CTranslate2's number format.
+        compute_type: number format.
         plan: CTranslate2's workers and threads; None measures them.
+        shortlist: file with the target pieces that the only model may generate; None is all.
 
     Raises:
         ValueError: if a model cannot be read, an engine is unavailable, two models have the same
             direction, or `languages` do not fit.
     """
+    if shortlist and len(models) > 1:
+        raise ValueError("a shortlist is of one model: serve one, or leave out --shortlist")
     pending = [parse_direction(text) for text in languages]
     paths: dict[tuple[str, str], Path] = {}
     directions: list[Direction] = []
@@ -294,7 +298,7 @@ def load_models(
 
     def load_translator(bundle: Bundle) -> Translator:
         translator = Translator.from_bundle(
-            bundle, engine=engine, compute_type=compute_type, plan=plan
+            bundle, engine=engine, compute_type=compute_type, plan=plan, shortlist=shortlist
         )
         # Sources longer than those of the training are translated no better, at quadratic cost.
         trained = tomllib.loads(bundle.provenance.recipe).get("data", {}).get("max_pieces")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transduce.model import cpp_library
+from transduce.io import compiler
 from transduce.model.cpp_library import load_kernels
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kernels are compiled on Linux")
@@ -33,7 +33,7 @@ def test_a_library_is_compiled_once(cache: Path, monkeypatch: pytest.MonkeyPatch
     assert kept.suffix == ".so"
 
     load_kernels.cache_clear()
-    monkeypatch.setattr(cpp_library, "_compile", None)  # would fail
+    monkeypatch.setattr(compiler, "_compile", None)  # would fail
     assert load_kernels().library is not None
 
 
@@ -68,16 +68,16 @@ def test_a_cache_that_cannot_be_written_does_without(tmp_path: Path):
 def test_without_a_compiler_there_is_a_reason(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")
 
-    assert load_kernels() == (None, "g++, which compiles them, is not installed")
+    assert load_kernels() == (None, "g++ is not installed")
 
 
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    compiler = tmp_path / "g++"
-    compiler.write_text("#!/bin/sh\n[ $1 = --version ] || { echo out of luck >&2; exit 1; }\n")
-    compiler.chmod(0o755)
+    broken = tmp_path / "g++"
+    broken.write_text("#!/bin/sh\n[ $1 = --version ] || { echo out of luck >&2; exit 1; }\n")
+    broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
-    assert load_kernels() == (None, "g++ could not compile them (out of luck)")
+    assert load_kernels() == (None, "g++ could not compile it (out of luck)")
 
 
 @needs_compiler

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
-from tests.conftest import Transduce
+from tests.conftest import Run, Transduce
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
@@ -163,3 +163,21 @@ def test_the_command_serves_every_direction_of_a_model(
     assert result.code == 0, result.err
     assert "/: en-de (" in result.err
     assert ", de-en (" in result.err
+
+
+def test_a_shortlist_restricts_the_only_model(tmp_path: Path, run: Run) -> None:
+    shortlist = tmp_path / "vmap.txt"
+    shortlist.write_text("\t</s> <unk> ▁ ▁0 ▁1 0 1\n")
+
+    registry = load_models([run.folder], ServerSettings(), shortlist=shortlist)
+    registry.close()
+
+    translator = registry.directions[0].translator
+    assert translator.engine_description.endswith(", shortlist")
+    text = translator.translate("2 3 4 5", num_beams=1, retry_loops=False)[0].text
+    assert set(text) <= set("01 ⁇")
+
+
+def test_several_models_have_no_shortlist(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a shortlist is of one model: serve one, or leave out"):
+        load_models([tmp_path, tmp_path], ServerSettings(), shortlist=tmp_path / "vmap.txt")

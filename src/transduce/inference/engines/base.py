@@ -1,11 +1,12 @@
 """The choice of a decoding backend for a model."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache as call_once
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict, Unpack, get_args
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines.ct2_engine import Ct2Engine
@@ -18,26 +19,33 @@ from transduce.inference.engines.ct2_model import (
 )
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.engines.interface import Engine, ScoringEngine
+from transduce.inference.engines.native_engine import NativeEngine, unavailable_reason
+from transduce.inference.engines.native_library import load_search
 from transduce.inference.engines.numpy_engine import NumpyEngine
 from transduce.io.machine import has_torch, require_torch
 from transduce.model.numpy_transformer import NumpyTransformer
 
-EngineName = Literal["auto", "torch", "ctranslate2", "numpy"]
+if TYPE_CHECKING:
+    from transduce.model.transformer import Transformer
+
+EngineName = Literal["auto", "native", "ctranslate2", "torch", "numpy"]
 
 
 class EngineOptions(TypedDict, total=False):
     """How a model is run: the options of `Translator.load`, `from_bundle` and `select_engines`."""
 
     engine: EngineName
-    """"auto", the default, is CTranslate2 where it supports the model, with torch for requests that
-    it does not support, or NumPy where torch is not installed; a name selects that engine only."""
+    """"auto", the default, is the native engine where a compiler is installed, else CTranslate2 if
+    it supports the model, with torch for requests that these do not support, or NumPy where torch
+    is not installed; a name selects that engine only."""
     compute_type: str
-    """Number format of CTranslate2. Only float32, the default, gives the same translations as
-    torch; "int8" or "auto" is faster. With engine "torch": float32 or bfloat16."""
+    """Number format. Only float32, the default, gives the same translations as torch; "int8" or
+    "auto" is faster. With engine "torch": float32 or bfloat16."""
     plan: Plan | None
-    """Workers and threads of CTranslate2; None, the default, measures them."""
+    """Workers and threads of CTranslate2, which engine "auto" then uses; None, the default,
+    measures them."""
     shortlist: Path | None
-    """File with the target pieces that CTranslate2 may generate; requests that it does not support
+    """File with the target pieces that may be generated; requests that the engine does not support
     are decoded by torch without it. None, the default, is all."""
 
 
@@ -63,7 +71,7 @@ def select_engines(
 
     Args:
         bundle: the model, on `device`.
-        device: where to compute; engine "auto" uses CTranslate2 on "cpu" only.
+        device: where to compute; engine "auto" is torch elsewhere than on "cpu".
         cache: where the converted model is kept; None is the user's.
         options: see `EngineOptions`.
 
@@ -72,10 +80,13 @@ def select_engines(
     """
     engine, compute_type = options.get("engine", "auto"), options.get("compute_type", "float32")
     plan, shortlist = options.get("plan"), options.get("shortlist")
-    if engine not in ("auto", "torch", "ctranslate2", "numpy"):
-        raise ValueError(f"there is no engine {engine!r}: choose auto, torch, ctranslate2 or numpy")
+    if engine not in get_args(EngineName):
+        *names, last = get_args(EngineName)
+        raise ValueError(f"there is no engine {engine!r}: choose {', '.join(names)} or {last}")
     if engine in ("torch", "numpy") and (plan is not None or shortlist is not None):
         raise ValueError(f"the {engine} engine has no plans or shortlists: choose ctranslate2")
+    if engine == "native" and plan is not None:
+        raise ValueError("the native engine has no plans: choose ctranslate2")
     if engine == "numpy":
         if compute_type != "float32" or device != "cpu":
             raise ValueError("the numpy engine computes in float32 on the CPU: choose torch")
@@ -91,13 +102,30 @@ def select_engines(
     if engine == "auto":
         remedy = "leave out compute type, workers, threads and shortlist, or choose engine torch"
     fallback = call_once(partial(reference_engine, bundle, device=device))
+    allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer.target)) if shortlist else None
+    suffix = ", shortlist" if shortlist else ""
+    without_native = ""
+    if engine == "native" or (engine == "auto" and plan is None and device == "cpu"):
+        number_format = "int8" if compute_type == "auto" else compute_type
+        reason = unavailable_reason(
+            bundle.weights.config, device=device, compute_type=number_format
+        )
+        if not reason:
+            native = NativeEngine(
+                bundle.weights.to_numpy(), int8=number_format == "int8", shortlist=allowed
+            )
+            description = f"engine: native {number_format}{suffix}"
+            return EngineSelection((native,), description, fallback if engine == "auto" else None)
+        if engine == "native":
+            raise ValueError(f"the native engine is not available: {reason}; {remedy}")
+        if load_search().library is None:  # which an installation can change
+            without_native = f" (not native: {reason})"
     fallback_name = "torch" if has_torch() or device != "cpu" else "numpy"
     reason = _ct2_unavailable(bundle, device=device if engine == "auto" else "cpu")
     if reason and not may_fall_back:
         raise ValueError(f"CTranslate2 is not available: {reason}; {remedy}")
     if reason:
         return EngineSelection((), f"engine: {fallback_name} ({reason})", fallback)
-    allowed = read_shortlist(shortlist, vocabulary(bundle.tokenizer.target)) if shortlist else None
     try:
         ct2 = Ct2Engine(
             bundle,
@@ -113,9 +141,19 @@ def select_engines(
             raise ValueError(f"CTranslate2 failed: {message}; {remedy}") from None
         description = f"engine: {fallback_name} (CTranslate2 failed: {message})"
         return EngineSelection((), description, fallback)
-    suffix = ", shortlist" if shortlist else ""
-    description = f"engine: ctranslate2 {_format_plan(ct2.plans.throughput)}{suffix}"
+    plan_text = _format_plan(ct2.plans.throughput)
+    description = f"engine: ctranslate2 {plan_text}{suffix}{without_native}"
     return EngineSelection((ct2,), description, fallback if engine == "auto" else None)
+
+
+def make_native_engine(model: "Transformer") -> NativeEngine | None:
+    """Return an engine with the weights that a model has now; None if it cannot run here."""
+    device = str(model.embedding.weight.device)
+    if unavailable_reason(model.config, device=device, compute_type="float32"):
+        return None
+    twin = model.to_numpy()  # which shares the weights
+    weights = {name: weight.copy() for name, weight in twin.weights.items()}
+    return NativeEngine(replace(twin, weights=weights))
 
 
 def _torch_engine(bundle: Bundle, *, device: str, compute_type: str = "float32") -> ScoringEngine:

@@ -8,13 +8,18 @@ import pytest
 
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines import base as choosing
-from transduce.inference.engines import ct2_model
+from transduce.inference.engines import ct2_model, native_engine
 from transduce.inference.engines.base import EngineName, select_engines
 from transduce.inference.engines.ct2_engine import Ct2Engine
 from transduce.inference.engines.ct2_model import Cache
 from transduce.inference.engines.ct2_runtime import Plan
+from transduce.inference.engines.native_library import load_search
+from transduce.io.compiler import Compiled
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig
+
+LIBRARY, REASON = load_search()
+needs_native = pytest.mark.skipif(LIBRARY is None, reason=f"no native engine: {REASON}")
 
 REQUEST, CONFIG = Request(source=(5, 7, 6)), SearchConfig(beam=2)
 
@@ -25,9 +30,89 @@ def odd(bundle: Bundle) -> Bundle:
     return replace(bundle, model=Transformer(replace(bundle.model.config, d_v=7)))
 
 
+@pytest.fixture
+def even(bundle: Bundle) -> Bundle:
+    """A bundle that the native engine supports."""
+    widths = {"d_model": 32, "d_ff": 32, "d_k": 16, "d_v": 16}
+    return replace(bundle, model=Transformer(replace(bundle.model.config, **widths)))
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without g++."""
+    for module in (choosing, native_engine):
+        monkeypatch.setattr(module, "load_search", lambda: Compiled(None, "g++ is not installed"))
+
+
 def names(choice: choosing.EngineSelection) -> list[str]:
     fallback = [choice.fallback()] if choice.fallback else []
     return [engine.name for engine in (*choice.engines, *fallback)]
+
+
+@needs_native
+def test_the_native_engine_comes_first_and_torch_takes_what_it_refuses(even: Bundle, cache: Cache):
+    choice = select_engines(even, cache=cache)
+
+    assert names(choice) == ["native", "torch"]
+    assert choice.description == "engine: native float32"
+    assert names(select_engines(even, engine="native", cache=cache)) == ["native"]
+    assert list(cache.root.iterdir()) == []
+
+
+@needs_native
+@pytest.mark.parametrize("compute_type", ["int8", "auto"])
+def test_the_native_engine_computes_in_int8_where_the_processor_does(
+    even: Bundle, cache: Cache, compute_type: str
+):
+    choice = select_engines(even, compute_type=compute_type, cache=cache)
+
+    has_int8 = LIBRARY is not None and LIBRARY.has_int8()
+    assert choice.description.startswith(f"engine: {'native int8' if has_int8 else 'ctranslate2'}")
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_without_a_compiler_the_line_says_so(even: Bundle, cache: Cache):
+    choice = select_engines(even, cache=cache)
+
+    assert names(choice) == ["ctranslate2", "torch"]
+    assert choice.description == (
+        "engine: ctranslate2 float32, 1 worker x 1 thread (not native: g++ is not installed)"
+    )
+    with pytest.raises(ValueError, match=r"native engine is not available: g\+\+ is not installed"):
+        select_engines(even, engine="native", cache=cache)
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"device": "cuda"}, "the device is cuda"),
+        ({"compute_type": "bfloat16"}, "does not compute in bfloat16"),
+        ({"plan": Plan("float32", 1, 1)}, "no plans"),
+    ],
+)
+def test_what_the_native_engine_does_not_do_is_an_error_by_name(
+    even: Bundle, options: dict[str, Any], reason: str
+):
+    with pytest.raises(ValueError, match=reason):
+        select_engines(even, engine="native", **options)
+
+
+@needs_native
+def test_a_shape_without_native_kernels_is_an_error_by_name(bundle: Bundle):
+    with pytest.raises(ValueError, match=r"not available: .*d_model 22, which is no multiple of"):
+        select_engines(bundle, engine="native")
+
+
+def test_an_engine_that_does_not_exist_is_an_error(bundle: Bundle):
+    with pytest.raises(ValueError, match="'tpu': choose auto, native, ctranslate2, torch or numpy"):
+        select_engines(bundle, engine="tpu")  # type: ignore[arg-type]
+
+
+def test_a_plan_is_of_ctranslate2(even: Bundle, cache: Cache):
+    choice = select_engines(even, plan=Plan("float32", 1, 2), cache=cache)
+
+    assert names(choice) == ["ctranslate2", "torch"]
 
 
 def test_the_quick_engine_comes_first_and_torch_takes_what_it_refuses(bundle: Bundle, cache: Cache):
