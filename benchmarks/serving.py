@@ -2,14 +2,14 @@
 
     .venv/bin/python benchmarks/serving.py MODEL --source FILE
 
-For CTranslate2 in float32 and int8, greedily and with the model's beam, and for torch: a server on
-this machine, with clients in a process on the same cores. The first server gets all requests, the
-others fewer. Every response is compared with the offline translation of its text by the same engine
-and precision; differences are listed with ln p of both. Throughput is that of the server with its
-defaults, compared with batches of one sentence and no waiting. Each server answers a single client
-first. Then overload (a queue of 16, 200 clients),
-SIGTERM under load, and the time from the command's start to its first translation. Prints a table
-and writes benchmarks/results/serving/record.json. Run nothing else at the same time.
+For the native engine in float32 and int8, greedily and with the model's beam, and for CTranslate2
+and torch greedily: a server on this machine, with clients in a process on the same cores. The first
+server gets all requests, the others fewer. Every response is compared with the offline translation
+of its text by the same engine and precision; differences are listed with ln p of both. Throughput
+is that of the server with its defaults, compared with batches of one sentence and no waiting. Each
+server answers a single client first. Then overload (a queue of 16, 200 clients), SIGTERM under
+load, and the time from the command's start to its first translation. Prints a table and writes
+benchmarks/results/serving/record.json. Run nothing else at the same time.
 """
 
 import argparse
@@ -46,10 +46,12 @@ def main() -> None:
     arguments.texts = unique_lines(arguments.source)[: arguments.lines]
     rows: list[dict[str, object]] = []
     for engine, compute_type, beam, requests in (
-        ("ctranslate2", "float32", 1, arguments.requests),
-        ("ctranslate2", "float32", bundle.search.beam, arguments.fewer),
+        ("native", "float32", 1, arguments.requests),
+        ("native", "float32", bundle.search.beam, arguments.fewer),
+        ("native", "int8", 1, arguments.fewer),
+        ("native", "int8", bundle.search.beam, arguments.fewer),
+        ("ctranslate2", "float32", 1, arguments.fewer),
         ("ctranslate2", "int8", 1, arguments.fewer),
-        ("ctranslate2", "int8", bundle.search.beam, arguments.fewer),
         ("torch", "float32", 1, arguments.fewer),
     ):
         for row in measure_engine(engine, compute_type, beam, requests, arguments):

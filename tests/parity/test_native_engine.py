@@ -214,6 +214,16 @@ def test_weights_that_are_no_numbers_are_an_error(int8: bool, corpus: Corpus):
         engine.score([([5], [6])])
 
 
+@pytest.mark.parametrize("id", [-1, 10_000])
+def test_an_id_outside_the_vocabulary_is_an_error(id: int, corpus: Corpus):
+    engine = NativeEngine(make_bundle(corpus).weights.to_numpy())
+
+    with pytest.raises(ValueError, match="an id is not in the vocabulary"):
+        engine.search([Request((5, id))], SearchConfig())
+    with pytest.raises(ValueError, match="an id is not in the vocabulary"):
+        engine.score([((5,), (id,))])
+
+
 def test_what_it_does_not_do_it_names(corpus: Corpus):
     learned = NativeEngine(make_bundle(corpus, positions="learned").weights.to_numpy())
     request, plain = Request((5,)), DecodingConstraints()

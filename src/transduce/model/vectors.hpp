@@ -1,4 +1,4 @@
-// Vectors of 16 numbers, for the kernels of training and the native engine.
+// Vectors of numbers, for the kernels of training and the native engine.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,19 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef __AVX512F__
+#if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 namespace {
 
-constexpr int64_t LANES = 16;  // numbers in a vector; all widths but the vocabulary's are multiples
+// Numbers in a vector, as many as a register has: the compiler is slow with longer ones. All widths
+// but the vocabulary's are multiples of 16.
+#ifdef __AVX512F__
+constexpr int64_t LANES = 16;
+#else
+constexpr int64_t LANES = 8;
+#endif
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES)));
@@ -96,9 +102,9 @@ template <typename Combine>
 inline float reduce(Vector x, Combine combine) {
     typedef float Eight __attribute__((vector_size(32)));
     typedef float Four __attribute__((vector_size(16)));
-    Eight eight[2];
+    Eight eight[LANES / 8];
     std::memcpy(eight, &x, sizeof x);
-    Eight half = combine(eight[0], eight[1]);
+    Eight half = LANES == 8 ? eight[0] : combine(eight[0], eight[LANES / 8 - 1]);
     Four four[2];
     std::memcpy(four, &half, sizeof half);
     Four quarter = combine(four[0], four[1]);
@@ -138,7 +144,9 @@ inline Vector exponential(Vector x) {
 }
 
 inline Integers lanes_from(int64_t first) {
-    return Integers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + int32_t(first);
+    Integers lanes = {};
+    for (int32_t lane = 0; lane < LANES; lane++) lanes[lane] = lane;
+    return lanes + int32_t(first);
 }
 
 inline int64_t padded(int64_t size, int64_t multiple) {

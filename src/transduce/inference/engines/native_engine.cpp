@@ -18,9 +18,15 @@
 
 namespace {
 
-constexpr int64_t BLOCK = 4;         // vectors of outputs that are computed together
-constexpr int ROWS = 6;              // and rows: 24 sums fit the registers
-constexpr float EPSILON = 1e-5f;     // of the layer normalisation
+// Vectors of outputs and rows that are computed together: the sums have to fit the registers.
+#ifdef __AVX512F__
+constexpr int64_t BLOCK = 4;
+constexpr int ROWS = 6;
+#else
+constexpr int64_t BLOCK = 2;
+constexpr int ROWS = 5;
+#endif
+constexpr float EPSILON = 1e-5f;  // of the layer normalisation
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
 template <typename T>
@@ -77,6 +83,9 @@ inline Vector parts_below(Vector x, int64_t count, float rest) {
 inline uint32_t lanes_above(Vector x, float bound) {
 #ifdef __AVX512F__
     return _mm512_cmp_ps_mask(same_bits<__m512>(x), _mm512_set1_ps(bound), _CMP_GT_OQ);
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps(
+        _mm256_cmp_ps(same_bits<__m256>(x), _mm256_set1_ps(bound), _CMP_GT_OQ));
 #else
     uint32_t bits = 0;
     for (int lane = 0; lane < LANES; lane++) bits |= uint32_t(x[lane] > bound) << lane;

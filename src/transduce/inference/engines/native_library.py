@@ -139,6 +139,7 @@ class NativeModel:
             be up to 2 x beam - 1.
 
         Raises:
+            ValueError: if an id is not in the vocabulary.
             MemoryError: if there is no memory.
         """
         sentences = [sentence for group in groups for sentence in group]
@@ -150,11 +151,15 @@ class NativeModel:
         log_probs = np.empty((len(sentences), most, capacity), np.float32)
         lengths = np.zeros((len(sentences), most), np.int32)
         positions = self._position_table(max(capacity, *(len(s.source) for s in sentences)))
+        sources, prefixes = _flat(s.source for s in sentences), _flat(s.prefix for s in sentences)
+        for texts in (sources[0], prefixes[0]):
+            if texts.size and not (texts.min() >= 0 and texts.max() < self._config.vocab_size):
+                raise ValueError(f"an id is not in the vocabulary of {self._config.vocab_size}")
         arrays = (
             _starts(len(group) for group in groups),
-            *_flat(s.source for s in sentences),
+            *sources,
             np.array([s.limit for s in sentences], np.int32),
-            *_flat(s.prefix for s in sentences),
+            *prefixes,
             *((None, None) if whole_vocabulary else self._shortlist),
             positions,
         )
