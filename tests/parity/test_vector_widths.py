@@ -1,0 +1,73 @@
+"""Processors without AVX-512 have narrower vectors: results are the same, in adequate time."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from tests.conftest import Corpus
+from tests.parity import test_cpp_kernels, test_native_engine
+
+from transduce.inference.engines.native_engine import NativeEngine
+from transduce.inference.engines.native_library import load_search
+from transduce.io import compiler
+from transduce.io.machine import processor_features
+from transduce.model.cpp_library import load_kernels
+from transduce.search.config import SearchConfig
+
+pytestmark = pytest.mark.skipif(
+    load_kernels().library is None or "avx512f" not in processor_features().split(),
+    reason="no compiler, or the processor's own kernels have these vectors",
+)
+
+
+@contextmanager
+def compiled_for_avx2() -> Iterator[None]:
+    """Replace the libraries of this process by those of a processor with AVX2 alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "_FLAGS", (*compiler._FLAGS, "-march=haswell"))
+        load_kernels.cache_clear()
+        load_search.cache_clear()
+        try:
+            yield
+        finally:
+            load_kernels.cache_clear()
+            load_search.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_kernels_of_training(dtype: torch.dtype):
+    with compiled_for_avx2():
+        test_cpp_kernels.test_attention(dtype, causal=True, depth=16)
+        test_cpp_kernels.test_attention_to_a_memory(dtype)
+        test_cpp_kernels.test_the_loss_of_vocabularies_of_any_size(17, dtype)
+        test_cpp_kernels.test_dropout_has_its_probability_and_one_mask_for_both_directions(dtype)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_native_search(beam: int, corpus: Corpus):
+    with compiled_for_avx2():
+        fields = {"norm": "pre", "activation": "gelu", "output_bias": True}
+        test_native_engine.test_it_finds_what_torch_finds(fields, beam, corpus)
+
+
+def test_vectors_are_no_wider_than_registers(corpus: Corpus):
+    """GCC's code for wider ones took five to ten times as long."""
+    bundle = test_native_engine.make_bundle(corpus, d_model=256, d_ff=512)
+    requests = test_native_engine.requests(32, corpus.tokenizer.vocab_size)
+
+    def seconds() -> float:
+        engine = NativeEngine(bundle.weights.to_numpy())
+        times: list[float] = []
+        for _ in range(5):
+            start = time.perf_counter()
+            engine.search(requests, SearchConfig(beam=1))
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    wide = seconds()
+    with compiled_for_avx2():
+        narrow = seconds()
+
+    assert narrow < 4 * wide
