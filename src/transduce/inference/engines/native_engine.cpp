@@ -292,7 +292,7 @@ void multiply(const Matrix &m, const float *x, int64_t rows, float *y, int64_t s
 }
 
 struct Norm {
-    const float *gain, *offset;
+    Buffer<float> gain, offset;
 
     void operator()(const float *from, float *to, int64_t rows, int64_t width) const {
         for (int64_t row = 0; row < rows; row++, from += width, to += width) {
@@ -305,7 +305,8 @@ struct Norm {
             }
             float factor = 1.0f / std::sqrt(sum(squares) / float(width) + EPSILON);
             for (int64_t i = 0; i < width; i += LANES)
-                store(to + i, (load(from + i) - mean) * factor * load(gain + i) + load(offset + i));
+                store(to + i, (load(from + i) - mean) * factor * load(gain.data() + i) +
+                                  load(offset.data() + i));
         }
     }
 };
@@ -342,7 +343,8 @@ struct Model {
         };
         auto norm = [&] {
             const float *gain = *next++, *offset = *next++;
-            return Norm{gain, offset};
+            int64_t size = shape.d_model;
+            return Norm{Buffer<float>(gain, gain + size), Buffer<float>(offset, offset + size)};
         };
         int64_t width = shape.d_model, keys = shape.keys(), values = shape.values();
         output.push_back(matrix(width, shape.vocab));
@@ -846,7 +848,8 @@ EXPORTED int has_int8() {
 #endif
 }
 
-// Return a model that reads embeddings and norms where they are; null if there is no memory.
+// Return a model that reads the embeddings, the first two tensors, where they are; null if there is
+// no memory.
 EXPORTED void *create_model(const int64_t *shape, const float *const *tensors) {
     try {
         Shape given;

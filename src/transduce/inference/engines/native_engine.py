@@ -77,7 +77,7 @@ class NativeEngine:
         """Pack the weights.
 
         Args:
-            model: embeddings and norms are read where they are, and must not change.
+            model: its embeddings are read where they are, and must not change.
             int8: whether products with weights are computed in int8, else in float32.
             shortlist: ids that may be generated; None is the whole vocabulary.
 
@@ -160,13 +160,10 @@ class NativeEngine:
             Sentence((*source, self._eos), len(target) + 1, prefix=(*target, self._eos))
             for source, target in pairs
         ]
-        # Without a hypothesis `rank` names the cause.
-        return [
-            hypotheses[0].log_probs
-            if hypotheses
-            else rank([], beam=1, constrained=False)[0].log_probs
-            for hypotheses in self._run(sentences, 1, UNCONSTRAINED, whole_vocabulary=True)
-        ]
+        results = self._run(sentences, 1, UNCONSTRAINED, whole_vocabulary=True)
+        if not all(results):
+            rank([], beam=1, constrained=False)  # raises an error that names the cause
+        return [best.log_probs for best, *_ in results]
 
     def _run(
         self,

@@ -84,10 +84,11 @@ class NativeModel:
         if int8 and not library.has_int8():
             raise ValueError("the native engine's int8 needs a processor with AVX-512 VNNI")
         self._library, self._config = library, model.config
-        self._kept = [_as_float32(tensor) for tensor in _tensors(model)]  # read where they are
-        addresses = np.array([t.ctypes.data if t is not None else 0 for t in self._kept], np.uintp)
+        tensors = [_as_float32(tensor) for tensor in _tensors(model)]
+        addresses = np.array([t.ctypes.data if t is not None else 0 for t in tensors], np.uintp)
         # A NaN would survive in float32, but not the rounding to int8.
-        self._is_finite = all(np.isfinite(t).all() for t in self._kept if t is not None)
+        self._is_finite = all(np.isfinite(t).all() for t in tensors if t is not None)
+        self._embeddings = tensors[:2]  # which are read where they are
         config = model.config
         shape = np.array(
             [
