@@ -29,7 +29,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """The engine's name: "torch", "ctranslate2"."""
+        """The engine's name: "native", "ctranslate2", "torch" or "numpy"."""
         ...
 
     @property
