@@ -10,7 +10,6 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -367,30 +366,34 @@ struct Model {
     }
 };
 
-// Attention of one query of one head to `count` positions. Keys are transposed: a row of `stride`
-// numbers for each dimension.
-void attend(const float *query, const float *keys, int64_t stride, const float *values,
-            int64_t value_stride, int64_t count, int64_t d_k, int64_t d_v, float scale,
-            float *scores, float *out) {
-    Vector most = all(-INFINITE);
-    for (int64_t j = 0; j < count; j += LANES) {
-        Vector sums[4] = {};  // four chains of sums, or each would wait for the one before
-        for (int64_t d = 0; d < d_k; d += 4)
-            for (int i = 0; i < 4; i++) sums[i] += query[d + i] * load(keys + (d + i) * stride + j);
-        Vector score = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * scale;
-        score = parts_below(score, count - j, -INFINITE);
-        store(scores + j, score);
-        most = larger(most, score);
-    }
+// Replace scores by weights that are proportional to their exponentials; return the factor that
+// makes their sum 1. There is room for whole vectors.
+float exponentiate(float *scores, int64_t count) {
+    Vector most = all(-INFINITE), totals = {};
+    for (int64_t j = 0; j < count; j += LANES)
+        most = larger(most, parts_below(load(scores + j), count - j, -INFINITE));
     float largest = largest_of(most);
-    Vector totals = {};
     for (int64_t j = 0; j < count; j += LANES) {
         Vector weights = exponential(load(scores + j) - largest);
         weights = parts_below(weights, count - j, 0.0f);
         store(scores + j, weights);
         totals += weights;
     }
-    float factor = 1.0f / sum(totals);
+    return 1.0f / sum(totals);
+}
+
+// Attention of one query of one head to `count` positions. Keys are transposed: a row of `stride`
+// numbers for each dimension.
+void attend(const float *query, const float *keys, int64_t stride, const float *values,
+            int64_t value_stride, int64_t count, int64_t d_k, int64_t d_v, float scale,
+            float *scores, float *out) {
+    for (int64_t j = 0; j < count; j += LANES) {
+        Vector sums[4] = {};  // four chains of sums, or each would wait for the one before
+        for (int64_t d = 0; d < d_k; d += 4)
+            for (int i = 0; i < 4; i++) sums[i] += query[d + i] * load(keys + (d + i) * stride + j);
+        store(scores + j, ((sums[0] + sums[1]) + (sums[2] + sums[3])) * scale);
+    }
+    float factor = exponentiate(scores, count);
     for (int64_t d = 0; d < d_v; d += LANES) {
         Vector sums[2] = {};
         int64_t j = 0;
@@ -479,7 +482,8 @@ private:
         int64_t width = shape.d_model;
         const float *from = table + id * width, *added = call.positions + position * width;
         float scale = std::sqrt(float(width));
-        for (int64_t i = 0; i < width; i += LANES) store(to + i, load(from + i) * scale + load(added + i));
+        for (int64_t i = 0; i < width; i += LANES)
+            store(to + i, load(from + i) * scale + load(added + i));
     }
 
     // The input of a sub-layer, and the normalisation after it.
@@ -532,7 +536,8 @@ private:
                 int64_t first = starts[s] - starts[0], length = memories[s].length;
                 const float *sentence = all + first * all_width;
                 int64_t stride = memories[s].stride;
-                transpose_keys(sentence + keys_width, all_width, length, keys_width, stride, transposed);
+                transpose_keys(sentence + keys_width, all_width, length, keys_width, stride,
+                               transposed);
                 for (int64_t h = 0; h < shape.heads; h++)
                     for (int64_t i = 0; i < length; i++)
                         attend(sentence + i * all_width + h * shape.d_k,
@@ -586,22 +591,13 @@ private:
             }
             for (int64_t h = 0; h < shape.heads; h++) {
                 float *weights = scores.data() + h * stride;
-                Vector most = all(-INFINITE), totals = {};
-                for (int64_t j = 0; j < count; j += LANES)
-                    most = larger(most, parts_below(load(weights + j), count - j, -INFINITE));
-                float largest = largest_of(most);
-                for (int64_t j = 0; j < count; j += LANES) {
-                    Vector e = exponential(load(weights + j) - largest);
-                    e = parts_below(e, count - j, 0.0f);
-                    store(weights + j, e);
-                    totals += e;
-                }
-                float factor = 1.0f / sum(totals);
+                float factor = exponentiate(weights, count);
                 float *out = context.data() + row * values_width + h * shape.d_v;
                 for (int64_t d = 0; d < shape.d_v; d += LANES) {
                     Vector sums = {};
+                    const float *from = value + h * shape.d_v + d;
                     for (int64_t j = 0; j < count; j++)
-                        sums += weights[j] * load(value + slot[j] * values_width + h * shape.d_v + d);
+                        sums += weights[j] * load(from + slot[j] * values_width);
                     store(out + d, sums * factor);
                 }
             }
@@ -640,16 +636,17 @@ private:
             after(layer.norms[0], rows);
 
             float *queries = at_least(projected, rows * keys_width);
-            multiply(layer.maps[QUERY], before(layer.norms[1], rows), rows, queries, keys_width, bytes);
+            multiply(layer.maps[QUERY], before(layer.norms[1], rows), rows, queries, keys_width,
+                     bytes);
             for (int64_t row = 0; row < rows; row++) {
                 const Memory &memory = memories[beams[row].sentence];
+                const float *key = memory_keys[number].data() + memory.first * keys_width;
+                const float *value = memory_values[number].data() + memory.first * values_width;
                 for (int64_t h = 0; h < shape.heads; h++)
                     attend(queries + row * keys_width + h * shape.d_k,
-                           memory_keys[number].data() + memory.first * keys_width +
-                               h * shape.d_k * memory.stride,
-                           memory.stride,
-                           memory_values[number].data() + memory.first * values_width + h * shape.d_v,
-                           values_width, memory.length, shape.d_k, shape.d_v, scale, scores.data(),
+                           key + h * shape.d_k * memory.stride, memory.stride,
+                           value + h * shape.d_v, values_width, memory.length, shape.d_k, shape.d_v,
+                           scale, scores.data(),
                            context.data() + row * values_width + h * shape.d_v);
             }
             add(layer.maps[MEMORY_OUT], context.data(), rows);
@@ -670,7 +667,8 @@ private:
             for (int64_t i = starts[0]; i < starts[1]; i++) marks[call.shortlist[i]] = 1;
         };
         mark(shape.vocab);  // pieces that are always allowed
-        const int64_t *source = call.source_starts + sentence, *prefix = call.prefix_starts + sentence;
+        const int64_t *source = call.source_starts + sentence;
+        const int64_t *prefix = call.prefix_starts + sentence;
         for (int64_t i = source[0]; i < source[1]; i++) mark(call.sources[i]);
         for (int64_t i = prefix[0]; i < prefix[1]; i++) marks[call.prefixes[i]] = 1;
         marks[call.pad] = 0;
@@ -817,7 +815,8 @@ private:
                     collect(int64_t(row), step, output.padded_outputs, best);
                 bool cut = step + 1 == call.limits[start + sentence];
                 for (int64_t i = 0; i < int64_t(best.size()) && i < call.beam; i++)
-                    if (cut || best[i].id == call.eos) store_hypothesis(sentence, best[i], step + 1);
+                    if (cut || best[i].id == call.eos)
+                        store_hypothesis(sentence, best[i], step + 1);
                 if (cut || finished[sentence] >= call.beam) continue;
                 int64_t kept = 0;
                 for (const Candidate &candidate : best) {
@@ -870,9 +869,9 @@ EXPORTED int search(const void *model, int64_t threads, int64_t groups, const in
                     const float *positions, int64_t beam,
                     int64_t min_length, int64_t no_repeat, int64_t eos, int64_t pad,
                     int64_t capacity, int32_t *ids, int32_t *lengths, float *log_probs) {
-    Call call{static_cast<const Model *>(model), group_starts, source_starts, prefix_starts, sources,
-              limits, prefixes, shortlist_starts, shortlist, positions, beam, min_length, no_repeat,
-              eos, pad, capacity, ids, lengths, log_probs};
+    Call call{static_cast<const Model *>(model), group_starts, source_starts, prefix_starts,
+              sources, limits, prefixes, shortlist_starts, shortlist, positions, beam, min_length,
+              no_repeat, eos, pad, capacity, ids, lengths, log_probs};
     std::atomic<int64_t> next{0};
     std::atomic<int> failed{0};
     auto work = [&] {
