@@ -8,16 +8,19 @@ small updates whose batches are padded to few shapes, or not. Updates are timed 
 Prints a table and writes benchmarks/results/kernels/record.json.
 
 --only fused: complete updates with the compiled kernels of training (`model/cpp_kernels.cpp`) and
-without, in turn; writes benchmarks/results/fused-updates/record.json. Run nothing else at the same
+without, in turn; writes benchmarks/results/fused-updates/record.json. With --avx2 on a wider
+processor, all is limited to what one with AVX2 alone has, in float32 (the variables of
+`AVX2_LIMITS` have to be set): benchmarks/results/fused-updates-avx2. Run nothing else at the same
 time.
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle
 from random import Random
@@ -29,6 +32,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transduce.data.batch import Batch, Ids, collate
+from transduce.io import compiler
 from transduce.io.machine import keep_freed_memory
 from transduce.model.config import PRESETS, ModelConfig
 from transduce.model.kernels import Dropout, scaled_dot_product_attention_cpu, softmax
@@ -39,6 +43,9 @@ from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import make_optimizers
 from transduce.train.precision import Bf16Replica, bfloat16_units, make_replica
 from transduce.train.step import LossSettings, train_step
+
+AVX2_LIMITS = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+"""Environment variables that limit torch's operators and oneDNN's products."""
 
 ROWS, LENGTH, VOCAB = 256, 16, 8000
 """An update of 4,096 target pieces in sentences of 16."""
@@ -52,13 +59,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--updates", choices=tuple(UPDATES), help=argparse.SUPPRESS)
     parser.add_argument("--only", choices=("fused",))
+    parser.add_argument("--avx2", action="store_true", help="kernels for AVX2 alone, in float32")
     arguments = parser.parse_args()
     if arguments.updates:
         print(UPDATES[arguments.updates]())
         return
     torch.manual_seed(0)
-    if arguments.only:
-        report("fused-updates", "python benchmarks/kernels.py --only fused", fused_updates())
+    if arguments.only and arguments.avx2:
+        compiler._FLAGS = (*compiler._FLAGS, "-march=haswell")  # type: ignore[misc]
+        limits = " ".join(f"{name}={value}" for name, value in AVX2_LIMITS.items())
+        if any(os.environ.get(name) != value for name, value in AVX2_LIMITS.items()):
+            sys.exit(f"set {limits} for torch's operators")
+        command = f"{limits} python benchmarks/kernels.py --only fused --avx2"
+        report("fused-updates-avx2", command, fused_updates(("float32",)))
+    elif arguments.only:
+        bfloat16 = bfloat16_units(torch.device("cpu"))
+        precisions = ("float32", "bfloat16") if bfloat16 else ("float32",)
+        command = "python benchmarks/kernels.py --only fused"
+        report("fused-updates", command, fused_updates(precisions))
     else:
         report("kernels", "python benchmarks/kernels.py", [*small_parts(), *held_updates()])
 
@@ -110,7 +128,7 @@ def held_updates() -> list[Row]:
     return rows
 
 
-def fused_updates() -> list[Row]:
+def fused_updates(precisions: Sequence[str]) -> list[Row]:
     """Time complete updates with the compiled kernels, and without."""
     keep_freed_memory()
     adam, muon, r_drop = (
@@ -125,7 +143,6 @@ def fused_updates() -> list[Row]:
         "T, 1,024 tokens, Muon, R-Drop": ("tiny", r_drop, 1024, 15),
         "S, 4,096 tokens, Adam": ("base", adam, 4096, 15),
     }
-    precisions = ("float32", "bfloat16") if bfloat16_units(torch.device("cpu")) else ("float32",)
     rows: list[Row] = []
     for name, (preset, config, tokens, length) in cases.items():
         batches = sample_batches(tokens=tokens, length=length)
