@@ -186,7 +186,7 @@ class Translator:
             selection.engines,
             bundle.tokenizer,
             model=bundle.weights,
-            search=_fit_to_positions(bundle.search, longest=bundle.weights.config.longest),
+            search=fit_to_positions(bundle.search, longest=bundle.weights.config.longest),
             confidence=bundle.confidence,
             engine_description=selection.description,
             directions=bundle.directions,
@@ -214,7 +214,7 @@ class Translator:
         models = model if isinstance(model, Sequence) else [model]
         device = models[0].embedding.weight.device
         engine = TorchEngine(models, pad=tokenizer.pad, eos=tokenizer.EOS, device=device)
-        search = _fit_to_positions(search, longest=engine.longest)
+        search = fit_to_positions(search, longest=engine.longest)
         native = make_native_engine(models[0]) if len(models) == 1 else None
         engines = [engine] if native is None else [native, engine]
         return cls(engines, tokenizer, model=models[0], search=search)
@@ -733,7 +733,7 @@ def _reload_to(reload: Callable[[], Translator], target: str) -> Translator:
     return reload().to(target)
 
 
-def _fit_to_positions(search: SearchConfig, *, longest: int) -> SearchConfig:
+def fit_to_positions(search: SearchConfig, *, longest: int) -> SearchConfig:
     """Limit the source length to the model's positions, EOS included."""
     return replace(search, max_source=min(search.max_source, longest - 1))
 

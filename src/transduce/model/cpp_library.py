@@ -4,13 +4,12 @@ They call the OpenMP runtime that torch has loaded: two runtimes' threads would 
 cores.
 """
 
-import ctypes
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import torch
 
-from transduce.io.compiler import load_compiled
+from transduce.io.compiler import Compiled, load_compiled
 
 _SIGNATURES: Final = {
     "add_norm_forward": "ii ppp pp pp pp ll f uuuf",
@@ -27,12 +26,8 @@ _SIGNATURES: Final = {
 """The parameters of every kernel; the first two are the number of threads, and the precision."""
 
 
-class KernelLibrary(NamedTuple):
+class KernelLibrary(Compiled):
     """The compiled kernels, or why there are none."""
-
-    library: ctypes.CDLL | None
-    reason: str
-    """A clause for the person; empty if there are kernels."""
 
     def call(
         self, kernel: str, bfloat16: bool, *arguments: torch.Tensor | float | int | None

@@ -17,7 +17,7 @@ from transduce.inference.decode import (
 )
 from transduce.inference.engines.base import make_native_engine
 from transduce.inference.engines.torch_engine import TorchEngine
-from transduce.inference.translator import BATCH_TOKENS, Translator
+from transduce.inference.translator import BATCH_TOKENS, fit_to_positions
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis, length_penalty
@@ -69,7 +69,7 @@ def _nbest(
     model: Transformer, tokenizer: Tokenizer, sources: Sequence[str], *, search: SearchConfig
 ) -> list[list[list[Hypothesis]]]:
     """The hypotheses of each part of each sentence; one part, unless a sentence is very long."""
-    config = Translator.from_parts(model, tokenizer, search=search).search  # fits its positions
+    config = fit_to_positions(search, longest=model.config.longest)
     device = model.embedding.weight.device
     engine = make_native_engine(model) or TorchEngine(
         model, pad=tokenizer.pad, eos=tokenizer.EOS, device=device

@@ -464,7 +464,8 @@ private:
     const Call &call;
     const Model &model;
     const Shape &shape;
-    int64_t start = 0, sentences = 0;
+    const float scale = 1.0f / std::sqrt(float(shape.d_k));  // of attention's scores
+    int64_t start = 0, sentences = 0, slots_used = 0;
     Bytes bytes;
     Buffer<float> x, normed, projected, context, hidden, logits, scores, scratch;
     std::vector<Buffer<float>> memory_keys, memory_values, keys, values;
@@ -513,7 +514,6 @@ private:
         const int64_t *starts = call.source_starts + start;
         int64_t width = shape.d_model, rows = starts[sentences] - starts[0];
         int64_t keys_width = shape.keys(), all_width = 2 * keys_width + shape.values();
-        float scale = 1.0f / std::sqrt(float(shape.d_k));
         at_least(x, rows * width);
         int64_t most = 0, memory_size = 0;
         memories.clear();
@@ -575,7 +575,6 @@ private:
         int64_t keys_width = shape.keys(), values_width = shape.values();
         int64_t all_width = 2 * keys_width + values_width, count = step + 1;
         int64_t stride = padded(count, LANES), capacity = call.capacity;
-        float scale = 1.0f / std::sqrt(float(shape.d_k));
         const float *key = keys[layer].data(), *value = values[layer].data();
         for (int64_t row = 0; row < rows; row++) {
             const float *query = projected.data() + row * all_width;
@@ -604,12 +603,20 @@ private:
         }
     }
 
+    // Copy rows of `width` numbers to the slots from `first_slot` on.
+    void append(Buffer<float> &cache, const float *from, int64_t stride, int64_t width,
+                int64_t first_slot) const {
+        int64_t size = int64_t(cache.size());
+        if (size < slots_used * width) cache.resize(std::max(slots_used * width, 2 * size));
+        for (int64_t slot = first_slot; slot < slots_used; slot++, from += stride)
+            std::copy_n(from, width, cache.data() + slot * width);
+    }
+
     // Decode one position of every beam; the logits of the next are left in `logits`.
     void decode(const Matrix &output, int64_t step) {
         int64_t rows = int64_t(beams.size()), width = shape.d_model;
         int64_t keys_width = shape.keys(), values_width = shape.values();
         int64_t all_width = 2 * keys_width + values_width, capacity = call.capacity;
-        float scale = 1.0f / std::sqrt(float(shape.d_k));
         int64_t first_slot = slots_used;
         slots_used += rows;
         at_least(x, rows * width);
@@ -622,15 +629,8 @@ private:
             const Layer &layer = model.decoder[number];
             float *all = at_least(projected, rows * all_width);
             multiply(layer.maps[SELF], before(layer.norms[0], rows), rows, all, all_width, bytes);
-            for (Buffer<float> *cache : {&keys[number], &values[number]}) {
-                int64_t size = cache == &keys[number] ? keys_width : values_width;
-                if (int64_t(cache->size()) < slots_used * size)
-                    cache->resize(std::max(slots_used * size, 2 * int64_t(cache->size())));
-                const float *from = all + (cache == &keys[number] ? keys_width : 2 * keys_width);
-                for (int64_t row = 0; row < rows; row++)
-                    std::copy_n(from + row * all_width, size,
-                                cache->data() + (first_slot + row) * size);
-            }
+            append(keys[number], all + keys_width, all_width, keys_width, first_slot);
+            append(values[number], all + 2 * keys_width, all_width, values_width, first_slot);
             self_attention(int64_t(number), rows, step);
             add(layer.maps[SELF_OUT], context.data(), rows);
             after(layer.norms[0], rows);
@@ -657,8 +657,6 @@ private:
         multiply(output, x.data(), rows, at_least(logits, rows * output.padded_outputs),
                  output.padded_outputs, bytes);
     }
-
-    int64_t slots_used = 0;
 
     // Mark the pieces that a sentence may use.
     void mark_allowed(int64_t sentence, std::vector<uint8_t> &marks) const {
