@@ -72,12 +72,13 @@ def main() -> None:
     for name in arguments.shapes.split(","):
         is_bundle = name == "T"
         selected = sources if is_bundle else sources[:: max(1, len(sources) // arguments.lines_s)]
-        counts = (arguments.single, arguments.rounds) if is_bundle else (arguments.single_s, 2)
+        single = arguments.single if is_bundle else arguments.single_s
         shapes[name] = measure_shape(
             bundle if is_bundle else random_bundle(bundle, name),
             selected,
             references if is_bundle else None,
-            counts=counts,
+            single=single,
+            rounds=arguments.rounds,
             ceilings=ceilings,
             tokenize=arguments.tokenize,
             shortlist=arguments.shortlist if is_bundle else None,
@@ -144,14 +145,14 @@ def measure_shape(
     sources: Sequence[Ids],
     references: Sequence[str] | None,
     *,
-    counts: tuple[int, int],
+    single: int,
+    rounds: int,
     ceilings: Mapping[str, float],
     tokenize: str,
     shortlist: Path | None,
     student: Bundle | None,
 ) -> Row:
     """Measure all systems on a model; without references its weights are random."""
-    single, rounds = counts
     available = {
         "shortlist": shortlist is not None,
         "student": student is not None,
