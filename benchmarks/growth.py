@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/growth.py
 
 The tiny shape (T) on random tokens, in single precision, as `transduce train` (with fused kernels,
-up to 512 tokens in a sentence) and `transduce translate --engine torch` run it. Time per
-token: updates of 4,096 tokens per side, and greedy translations of 32 sentences, in sentences of 8
-to 2,048 tokens; all lengths in turn, medians over the turns (tasks longer than ten seconds run
+up to 512 tokens in a sentence) and `transduce translate` (the record names its engine) run it. Time
+per token: updates of 4,096 tokens per side, and greedy translations of 32 sentences, in sentences
+of 8 to 2,048 tokens; all lengths in turn, medians over the turns (tasks longer than ten seconds run
 once). Memory: the peak of a subprocess that makes two updates; first against the tokens of an
 update, all in one micro-batch, with a least-squares line; then against the sentence length. One
 source of each batch is shorter, so that there is a mask, as in training. Model size: updates and
@@ -34,6 +34,8 @@ from growth_page import Line, Record, draw, page
 from record import RESULTS, header, write
 
 from transduce.data.batch import Batch, collate
+from transduce.inference.engines.base import make_native_engine
+from transduce.inference.engines.interface import Engine
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.io.machine import keep_freed_memory
 from transduce.model.config import PRESETS, ModelConfig
@@ -80,7 +82,11 @@ def main() -> None:
         lengths=LENGTHS, tokens=TOKENS, widths=WIDTHS, beams=BEAMS, turns=arguments.turns
     )
     head = header("python benchmarks/growth.py", "matplotlib", "numpy")
-    settings = {"threads": torch.get_num_threads(), "turns": arguments.turns}
+    settings = {
+        "threads": torch.get_num_threads(),
+        "turns": arguments.turns,
+        "engine": make_engine(create_model()).name,
+    }
     write("growth", {**head, **settings, "found": results})
     (OUT / "growth.md").write_text(page(results))
     draw(results, OUT)
@@ -163,7 +169,7 @@ def make_update(model: Transformer) -> Callable[[Batch], object]:
 
 def search_task(model: Transformer, length: int, beam: int = 1) -> Callable[[], int]:
     """Return a task: translation of sentences of a length, as long as their sources."""
-    engine = TorchEngine(model, pad=SHAPE.pad, eos=0, device="cpu")
+    engine = make_engine(model)
     ids = np.random.default_rng(1).integers(3, SHAPE.pad, size=(ROWS, length - 1)).tolist()
     requests = [Request(tuple(row)) for row in ids]
     constraints = DecodingConstraints(min_length=length - 1, max_length=length)
@@ -176,6 +182,11 @@ def search_task(model: Transformer, length: int, beam: int = 1) -> Callable[[], 
         return ROWS * length
 
     return run_search
+
+
+def make_engine(model: Transformer) -> Engine:
+    """Return the engine that `transduce translate` would choose here."""
+    return make_native_engine(model) or TorchEngine(model, pad=SHAPE.pad, eos=0, device="cpu")
 
 
 def create_model(width: int = SHAPE.d_model) -> Transformer:

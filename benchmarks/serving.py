@@ -63,7 +63,7 @@ def main() -> None:
             "ctranslate2",
             "uvicorn",
             "starlette",
-            "h11",
+            "httptools",
         ),
         "parameters": sum(weight.numel() for weight in bundle.model.parameters()),
         "texts": len(arguments.texts),

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -207,6 +207,75 @@ def test_a_head_that_is_too_large_is_refused(server: Server) -> None:
     response = server.raw(b"GET /health HTTP/1.1\r\nX: " + b"x" * 100_000)
 
     assert response.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_head_that_arrives_in_parts_is_limited(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+        with suppress(BrokenPipeError, ConnectionResetError):
+            for number in range(100):
+                client.sendall(b"X%d: " % number + b"x" * 1000 + b"\r\n")
+                time.sleep(0.001)
+        assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_head_with_other_line_ends_is_refused_at_once(server: Server) -> None:
+    assert server.raw(b"GET /health HTTP/1.1\nHost: localhost\n\n").startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("hosts", [b"", b"Host: localhost\r\nHost: localhost\r\n"])
+def test_a_request_has_one_host(server: Server, hosts: bytes) -> None:
+    assert server.raw(b"GET /health HTTP/1.1\r\n" + hosts + b"\r\n").startswith(b"HTTP/1.1 400 ")
+
+
+def test_trailers_are_dropped(server: Server) -> None:
+    body = request_body("one two")
+    chunks = b"%x\r\n%b\r\n0\r\nHost: elsewhere\r\n\r\n" % (len(body), body)
+    head = POSTED + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+
+    assert server.raw(head + chunks).startswith(b"HTTP/1.1 200 ")
+
+
+def test_requests_ahead_of_their_responses_are_answered_in_order(server: Server) -> None:
+    known, unknown = (
+        b"GET " + path + b" HTTP/1.1\r\nHost: localhost\r\n" for path in (b"/health", b"/nowhere")
+    )
+
+    response = server.raw(
+        (known + b"\r\n" + unknown + b"\r\n") * 3 + known + b"Connection: close\r\n\r\n"
+    )
+
+    statuses = re.findall(rb"HTTP/1\.1 (\d+) ", response)
+    assert statuses == [b"200", b"404"] * 3 + [b"200"]
+
+
+def test_very_many_requests_ahead_of_their_responses_are_refused(server: Server) -> None:
+    response = server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+
+    assert b"HTTP/1.1 400 " in response
+
+
+def test_an_offer_to_change_the_protocol_is_ignored(server: Server) -> None:
+    body = request_body("one two")
+    head = POSTED + b"Content-Length: %d\r\n" % len(body)
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        for _ in range(2):
+            client.sendall(head + offer + body)
+            response = b""
+            while b"}" not in response:
+                response += client.recv(65536)
+            assert response.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_of_two_lengths_is_refused(server: Server) -> None:
+    """Proxies disagree on which of them counts: the body could hide another request."""
+    head = POSTED + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    response = server.raw(head + b"0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    assert response.startswith(b"HTTP/1.1 400 ")
+    assert response.count(b"HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from transduce.serve.model_registry import ModelRegistry
     from transduce.serve.processes import Work
 
-_REQUIRED_PACKAGES = ("starlette", "uvicorn", "prometheus_client", "python_multipart", "limits")
+_REQUIRED_PACKAGES = (
+    *("starlette", "uvicorn", "httptools", "prometheus_client", "python_multipart", "limits"),
+)
 _OPTION_NAMES = {
     "time_limit_s": "time_limit",
     "body_timeout_s": "client_time",

@@ -110,6 +110,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; nothing is sent to a client that disconnected."""
+        succeeded = None
         try:
             body = b""
             if self.operation.request is not None:
@@ -120,6 +121,7 @@ class Endpoint:
             work = self._handle(request)
             limited = _with_timeout(work, receive, self._timeout_s) if self._timeout_s else work
             response = await limited
+            succeeded = request
         except ClientDisconnect:
             return
         except HTTPError as error:
@@ -133,12 +135,13 @@ class Endpoint:
         except Exception:
             response = internal_error(scope)
         await response(scope, receive, send)
+        if succeeded:
+            succeeded.charge()  # the client need not wait for it
 
     async def _handle(self, request: HTTPRequest) -> Response:
         await request.parse_if_large()
         assert self.operation.handler is not None
         result = await self.operation.handler(request)
-        request.charge()
         if isinstance(result, Response):
             return result
         if result is None:
