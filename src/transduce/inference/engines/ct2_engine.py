@@ -66,7 +66,7 @@ MAX_ROWS = 64
 
 _MIN_ROWS, _MAX_HYPOTHESES = 8, 80
 """Rows x beam that a CPU's caches hold: with a beam, more take longer per sentence. The record
-(benchmarks/results/decoding-int8) has 16 as the best batch of CTranslate2 with a beam of 5."""
+(benchmarks/results/decoding-native) has 16 as the best batch of its int8 with a beam of 5."""
 
 _SHORTLIST_ROWS = 24
 """Maximum sentences per batch with a shortlist: all of them share the pieces of each."""
