@@ -146,6 +146,15 @@ def test_who_says_nothing_is_cut_off(server: Server) -> None:
     assert server.raw(b"") == b""
 
 
+def test_who_says_nothing_after_a_response_is_cut_off(server: Server) -> None:
+    begun = time.monotonic()
+
+    response = server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    assert re.findall(rb"HTTP/1\.1 (\d+) ", response) == [b"200"]
+    assert 0.5 < time.monotonic() - begun < 10
+
+
 def test_who_sends_a_body_slowly_is_cut_off(server: Server) -> None:
     response = server.raw(POSTED + b'Content-Length: 50\r\n\r\n{"q": ')
 

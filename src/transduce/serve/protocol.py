@@ -51,10 +51,11 @@ class ConnectionCounts:
 class DeadlineProtocol(HttpToolsProtocol):
     """A connection with deadlines for a request's head, its body, and idleness.
 
-    uvicorn's own keep-alive timer is lost if a body continues after its response. What its parser
-    accepts beyond RFC 9112 or without a limit has the response 400: a head that is too large, none
-    or several Host headers, too many requests ahead of their responses. Trailers are dropped, and
-    so is Upgrade, after which the parser would skip the body: Java's client offers HTTP/2 with it.
+    uvicorn's own keep-alive timer, which is lost if a body continues after its response, is not
+    used. What its parser accepts beyond RFC 9112 or without a limit has the response 400: a head
+    that is too large, none or several Host headers, too many requests ahead of their responses.
+    Trailers are dropped, and so is Upgrade, after which the parser would skip the body: Java's
+    client offers HTTP/2 with it.
     """
 
     deadlines_s: ClassVar[dict[str, float]]
@@ -88,12 +89,12 @@ class DeadlineProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
         if self.head or not self.receiving:
             self.head = (self.head + data).lstrip(b"\r\n")  # empty lines before a request
             self.receiving = "head" if self.head else ""
-            complete = b"\r\n\r\n" in self.head or b"\n\n" in self.head  # which it refuses
-            data, self.head = (_without_upgrade(self.head), b"") if complete else (b"", self.head)
+            data = b""
+            if b"\r\n\r\n" in self.head or b"\n\n" in self.head:  # the parser refuses the second
+                data, self.head = _without_upgrade(self.head), b""
         elif self.receiving == "head":
             self.head_bytes += len(data)
         if data:
@@ -126,6 +127,7 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._unset_keepalive_if_required()  # idleness has its deadline here
         self.update_phase()
 
     def pause_writing(self) -> None:

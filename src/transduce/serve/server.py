@@ -89,7 +89,6 @@ def run(
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         limit_concurrency=_MAX_CONNECTIONS,
-        timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=math.ceil(settings.drain_s) + _ANSWER_S,
     )
     server = _Server(config, on_ready, drain_s=settings.drain_s)
