@@ -32,16 +32,36 @@ struct Dropout {
     }
 };
 
+// Load a value into a register: the compiler would load it anew for each product.
+inline Vector load_once(const float *from) {
+    Vector value = load(from);
+#ifdef __AVX__
+    asm("" : "+x"(value));
+#endif
+    return value;
+}
+
+// Loops are unrolled early: otherwise the sums pass through memory.
 template <int COLUMNS>
 inline void multiply_block(const float *a, int64_t row, int64_t column, const float *b, float *c,
                            int64_t inner, int64_t width) {
-    Vector sums[4][COLUMNS] = {};
-    for (int64_t p = 0; p < inner; p++)
-        for (int j = 0; j < COLUMNS; j++) {
-            Vector factor = load(b + p * width + j * LANES);
-            for (int i = 0; i < 4; i++) sums[i][j] += a[i * row + p * column] * factor;
-        }
+    Vector sums[4][COLUMNS];
+#pragma GCC unroll 4
     for (int i = 0; i < 4; i++)
+#pragma GCC unroll 4
+        for (int j = 0; j < COLUMNS; j++) sums[i][j] = Vector{};
+    for (int64_t p = 0; p < inner; p++, a += column, b += width) {
+        Vector factors[COLUMNS];
+#pragma GCC unroll 4
+        for (int j = 0; j < COLUMNS; j++) factors[j] = load_once(b + j * LANES);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+#pragma GCC unroll 4
+            for (int j = 0; j < COLUMNS; j++) sums[i][j] += a[i * row] * factors[j];
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+#pragma GCC unroll 4
         for (int j = 0; j < COLUMNS; j++) store(c + i * width + j * LANES, sums[i][j]);
 }
 
@@ -79,25 +99,32 @@ void store_head(const float *from, int64_t rows, int64_t depth, int64_t stride, 
             store(to + i * stride + d, load(from + i * depth + d) * scale);
 }
 
+// Exchange two quarters of a square of vectors, then of each quarter, and so on.
+template <int32_t HALF>
+inline void transpose_square(Vector *square) {
+    Integers lanes = lanes_from(0), is_upper = lanes & HALF;
+    Integers upper = is_upper ? lanes + (int32_t(LANES) - HALF) : lanes;
+    Integers lower = is_upper ? lanes + int32_t(LANES) : lanes + HALF;
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < LANES; k++) {
+        if (k & HALF) continue;
+        Vector x = square[k], y = square[k + HALF];
+        square[k] = __builtin_shuffle(x, y, upper);
+        square[k + HALF] = __builtin_shuffle(x, y, lower);
+    }
+    if constexpr (HALF > 1) transpose_square<HALF / 2>(square);
+}
+
 // Both sizes are multiples of LANES.
 void transpose(const float *from, int64_t rows, int64_t columns, float *to) {
-    Integers lanes = lanes_from(0);
     for (int64_t i = 0; i < rows; i += LANES)
         for (int64_t j = 0; j < columns; j += LANES) {
-            Vector block[LANES];
-            for (int64_t k = 0; k < LANES; k++) block[k] = load(from + (i + k) * columns + j);
-            // Exchange two quarters of a block, then of each quarter, and so on.
-            for (int32_t half = LANES / 2; half; half /= 2) {
-                Integers upper = (lanes & half) ? lanes + (int32_t(LANES) - half) : lanes;
-                Integers lower = (lanes & half) ? lanes + int32_t(LANES) : lanes + half;
-                for (int64_t k = 0; k < LANES; k++) {
-                    if (k & half) continue;
-                    Vector x = block[k], y = block[k + half];
-                    block[k] = __builtin_shuffle(x, y, upper);
-                    block[k + half] = __builtin_shuffle(x, y, lower);
-                }
-            }
-            for (int64_t k = 0; k < LANES; k++) store(to + (j + k) * rows + i, block[k]);
+            Vector square[LANES];
+#pragma GCC unroll 16
+            for (int64_t k = 0; k < LANES; k++) square[k] = load(from + (i + k) * columns + j);
+            transpose_square<LANES / 2>(square);
+#pragma GCC unroll 16
+            for (int64_t k = 0; k < LANES; k++) store(to + (j + k) * rows + i, square[k]);
         }
 }
 
@@ -112,27 +139,28 @@ struct Attention {
 
 // One head of one sentence.
 struct Head {
-    int64_t first_query, queries, first_key, keys, head;
-    int64_t all_queries, all_keys;        // rounded up
+    int64_t first_query, queries, first_key, keys;
+    int64_t all_queries, all_keys;         // rounded up
     int64_t q_start, kv_start, out_start;  // of its first value in each matrix
+    int64_t softmax_start;                 // of its first query in `largest` and `shares`
 
     Head(const Attention &a, int64_t number) {
-        int64_t sentence = number / a.heads;
-        head = number % a.heads;
+        int64_t sentence = number / a.heads, head = number % a.heads;
         first_query = a.query_starts[sentence];
         queries = a.query_starts[sentence + 1] - first_query;
         first_key = a.key_starts[sentence];
         keys = a.key_starts[sentence + 1] - first_key;
-        all_queries = padded(queries, 4);
-        all_keys = padded(keys, LANES);
+        all_queries = padded(queries, LANES);
+        all_keys = padded(keys, 4);
         q_start = first_query * a.q_stride + head * a.depth;
         kv_start = first_key * a.kv_stride + head * a.depth;
         out_start = first_query * a.width() + head * a.depth;
+        softmax_start = head * a.query_starts[a.sentences] + first_query;
     }
 
-    // Number of keys that a query sees, from the first.
-    int32_t seen(int64_t query, bool causal) const {
-        return int32_t(causal ? std::min(query + 1, keys) : keys);
+    // Number of keys, from the first, that some of a vector of queries see.
+    int64_t seen(int64_t query, bool causal) const {
+        return causal ? std::min(query + LANES, keys) : keys;
     }
 };
 
@@ -152,9 +180,12 @@ struct Memory {
     }
 };
 
+// Scores of a query are a column: its softmax needs no sum across the lanes of a vector. For the
+// backward pass `largest` gets the largest score of each query, and `shares` the inverse of the sum
+// of exponentials.
 template <typename T>
-void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T *out, float *log_z,
-                       int threads) {
+void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T *out,
+                       float *largest, float *shares, int threads) {
 #pragma omp parallel num_threads(threads)
     {
         Memory memory;
@@ -162,37 +193,41 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
         for (int64_t number = 0; number < a.sentences * a.heads; number++) {
             Head h(a, number);
             int64_t n = h.all_queries, m = h.all_keys, depth = a.depth, width = a.width();
-            memory.reserve(2 * n * depth + 3 * m * depth + n * m);
-            float *queries = memory.take(n * depth), *heads = memory.take(n * depth);
-            float *keys = memory.take(m * depth), *keys_t = memory.take(m * depth);
+            memory.reserve(3 * n * depth + 2 * m * depth + n * m);
+            float *queries = memory.take(n * depth), *queries_t = memory.take(n * depth);
+            float *heads = memory.take(n * depth), *keys = memory.take(m * depth);
             float *values = memory.take(m * depth), *weights = memory.take(n * m);
             load_head(q + h.q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
             load_head(k + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
             load_head(v + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
-            transpose(keys, m, depth, keys_t);
-            multiply(queries, depth, 1, keys_t, weights, n, depth, m);
-            for (int64_t i = 0; i < h.queries; i++) {
-                float *row = weights + i * m;
-                int32_t seen = h.seen(i, a.causal);
+            transpose(queries, n, depth, queries_t);
+            multiply(keys, depth, 1, queries_t, weights, m, depth, n);
+            for (int64_t i = 0; i < h.queries; i += LANES) {
+                float *column = weights + i;
+                int64_t seen = h.seen(i, a.causal);
+                Integers lanes = lanes_from(i);
                 Vector maxima = all(-1e30f), sums{};  // finite without any key
-                for (int64_t j = 0; j < m; j += LANES) {
-                    Vector scores = lanes_from(j) < seen ? load(row + j) : all(-1e30f);
-                    store(row + j, scores);
+                for (int64_t j = 0; j < seen; j++) {
+                    Vector scores = load(column + j * n);
+                    if (a.causal) scores = lanes >= int32_t(j) ? scores : all(-1e30f);
+                    store(column + j * n, scores);
                     maxima = larger(scores, maxima);
                 }
-                float largest = largest_of(maxima);
-                for (int64_t j = 0; j < m; j += LANES) {
-                    Vector weight = exponential(load(row + j) - largest);
-                    weight = lanes_from(j) < seen ? weight : Vector{};
-                    store(row + j, weight);
+                for (int64_t j = 0; j < seen; j++) {
+                    Vector weight = exponential(load(column + j * n) - maxima);
+                    if (a.causal) weight = lanes >= int32_t(j) ? weight : Vector{};
+                    store(column + j * n, weight);
                     sums += weight;
                 }
-                float total = std::max(sum(sums), 1e-30f);
-                float share = 1.0f / total;
-                for (int64_t j = 0; j < m; j += LANES) store(row + j, load(row + j) * share);
-                log_z[(h.first_query + i) * a.heads + h.head] = largest + std::log(total);
+                Vector share = 1.0f / larger(sums, all(1e-30f));
+                for (int64_t j = 0; j < seen; j++)
+                    store(column + j * n, load(column + j * n) * share);
+                for (int64_t j = seen; j < h.keys; j++) store(column + j * n, Vector{});
+                int64_t count = std::min(LANES, h.queries - i);  // others belong to other threads
+                store_part(largest + h.softmax_start + i, maxima, count);
+                store_part(shares + h.softmax_start + i, share, count);
             }
-            multiply(weights, m, 1, values, heads, n, h.keys, depth);
+            multiply(weights, 1, n, values, heads, padded(h.queries, 4), h.keys, depth);
             store_head(heads, h.queries, depth, width, out + h.out_start);
         }
     }
@@ -200,7 +235,8 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
 
 template <typename T>
 void attention_backward(const Attention &a, const T *q, const T *k, const T *v, const T *grad_out,
-                        const float *log_z, T *grad_q, T *grad_k, T *grad_v, int threads) {
+                        const float *largest, const float *shares, T *grad_q, T *grad_k, T *grad_v,
+                        int threads) {
 #pragma omp parallel num_threads(threads)
     {
         Memory memory;
@@ -208,41 +244,45 @@ void attention_backward(const Attention &a, const T *q, const T *k, const T *v, 
         for (int64_t number = 0; number < a.sentences * a.heads; number++) {
             Head h(a, number);
             int64_t n = h.all_queries, m = h.all_keys, depth = a.depth, width = a.width();
-            memory.reserve(3 * n * depth + 6 * m * depth + 2 * n * m);
-            float *queries = memory.take(n * depth), *grads = memory.take(n * depth);
+            memory.reserve(5 * n * depth + 4 * m * depth + 2 * n * m);
+            float *queries = memory.take(n * depth), *queries_t = memory.take(n * depth);
+            float *grads = memory.take(n * depth), *grads_t = memory.take(n * depth);
             float *queries_grad = memory.take(n * depth);
-            float *keys = memory.take(m * depth), *keys_t = memory.take(m * depth);
-            float *values = memory.take(m * depth), *values_t = memory.take(m * depth);
+            float *keys = memory.take(m * depth), *values = memory.take(m * depth);
             float *keys_grad = memory.take(m * depth), *values_grad = memory.take(m * depth);
             float *weights = memory.take(n * m), *slopes = memory.take(n * m);
             load_head(q + h.q_start, a.q_stride, h.queries, n, depth, a.scale, queries);
             load_head(grad_out + h.out_start, width, h.queries, n, depth, 1.0f, grads);
             load_head(k + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, keys);
             load_head(v + h.kv_start, a.kv_stride, h.keys, m, depth, 1.0f, values);
-            transpose(keys, m, depth, keys_t);
-            transpose(values, m, depth, values_t);
-            multiply(queries, depth, 1, keys_t, weights, n, depth, m);
-            multiply(grads, depth, 1, values_t, slopes, n, depth, m);
-            for (int64_t i = 0; i < n; i++) {
-                int32_t seen = i < h.queries ? h.seen(i, a.causal) : 0;
-                float shift = seen ? log_z[(h.first_query + i) * a.heads + h.head] : 0.0f;
-                float *weight = weights + i * m, *slope = slopes + i * m;
-                Vector products{};
-                for (int64_t j = 0; j < m; j += LANES) {
-                    Vector own = exponential(load(weight + j) - shift);
-                    own = lanes_from(j) < seen ? own : Vector{};
-                    store(weight + j, own);
-                    products += own * load(slope + j);
+            transpose(queries, n, depth, queries_t);
+            transpose(grads, n, depth, grads_t);
+            multiply(keys, depth, 1, queries_t, weights, m, depth, n);
+            multiply(values, depth, 1, grads_t, slopes, m, depth, n);
+            for (int64_t i = 0; i < h.queries; i += LANES) {
+                float *weight = weights + i, *slope = slopes + i;
+                int64_t seen = h.seen(i, a.causal), count = std::min(LANES, h.queries - i);
+                Integers lanes = lanes_from(i);
+                Vector maxima = load_part(largest + h.softmax_start + i, count, 0.0f);
+                Vector share = load_part(shares + h.softmax_start + i, count, 0.0f), products{};
+                for (int64_t j = 0; j < seen; j++) {
+                    Vector own = exponential(load(weight + j * n) - maxima) * share;
+                    if (a.causal) own = lanes >= int32_t(j) ? own : Vector{};
+                    store(weight + j * n, own);
+                    products += own * load(slope + j * n);
                 }
                 // Of these weights, not of their rounded products with the values: the slopes of
-                // a row must sum to zero.
-                float mean = sum(products);
-                for (int64_t j = 0; j < m; j += LANES)
-                    store(slope + j, load(weight + j) * (load(slope + j) - mean));
+                // a query must sum to zero.
+                for (int64_t j = 0; j < seen; j++)
+                    store(slope + j * n, load(weight + j * n) * (load(slope + j * n) - products));
+                for (int64_t j = seen; j < h.keys; j++) {
+                    store(weight + j * n, Vector{});
+                    store(slope + j * n, Vector{});
+                }
             }
-            multiply(slopes, m, 1, keys, queries_grad, n, h.keys, depth);
-            multiply(slopes, 1, m, queries, keys_grad, m, h.queries, depth);  // scaled already
-            multiply(weights, 1, m, grads, values_grad, m, h.queries, depth);
+            multiply(slopes, 1, n, keys, queries_grad, padded(h.queries, 4), h.keys, depth);
+            multiply(slopes, n, 1, queries, keys_grad, m, h.queries, depth);  // scaled already
+            multiply(weights, n, 1, grads, values_grad, m, h.queries, depth);
             store_head(queries_grad, h.queries, depth, a.q_stride, grad_q + h.q_start, a.scale);
             store_head(keys_grad, h.keys, depth, a.kv_stride, grad_k + h.kv_start);
             store_head(values_grad, h.keys, depth, a.kv_stride, grad_v + h.kv_start);
@@ -519,23 +559,24 @@ KERNEL add_norm_backward(int threads, int bfloat16, In grad_out, In grad_copy, I
          rstd, OUT(grad_x), OUT(grad_y), sums, rows, width, dropout, threads)
 }
 
-KERNEL attention_forward(int threads, int bfloat16, In q, In k, In v, Out out, float *log_z,
-                         Ints query_starts, Ints key_starts, int64_t sentences, int64_t heads,
-                         int64_t depth, int64_t q_stride, int64_t kv_stride, float scale,
-                         int causal) {
+KERNEL attention_forward(int threads, int bfloat16, In q, In k, In v, Out out, float *largest,
+                         float *shares, Ints query_starts, Ints key_starts, int64_t sentences,
+                         int64_t heads, int64_t depth, int64_t q_stride, int64_t kv_stride,
+                         float scale, int causal) {
     Attention a{query_starts, key_starts, sentences, heads, depth, q_stride,
                 kv_stride,    scale,      causal != 0};
-    CALL(attention_forward, a, IN(q), IN(k), IN(v), OUT(out), log_z, threads)
+    CALL(attention_forward, a, IN(q), IN(k), IN(v), OUT(out), largest, shares, threads)
 }
 
 KERNEL attention_backward(int threads, int bfloat16, In q, In k, In v, In grad_out,
-                          Floats log_z, Out grad_q, Out grad_k, Out grad_v, Ints query_starts,
-                          Ints key_starts, int64_t sentences, int64_t heads, int64_t depth,
-                          int64_t q_stride, int64_t kv_stride, float scale, int causal) {
+                          Floats largest, Floats shares, Out grad_q, Out grad_k, Out grad_v,
+                          Ints query_starts, Ints key_starts, int64_t sentences, int64_t heads,
+                          int64_t depth, int64_t q_stride, int64_t kv_stride, float scale,
+                          int causal) {
     Attention a{query_starts, key_starts, sentences, heads, depth, q_stride,
                 kv_stride,    scale,      causal != 0};
-    CALL(attention_backward, a, IN(q), IN(k), IN(v), IN(grad_out), log_z, OUT(grad_q), OUT(grad_k),
-         OUT(grad_v), threads)
+    CALL(attention_backward, a, IN(q), IN(k), IN(v), IN(grad_out), largest, shares, OUT(grad_q),
+         OUT(grad_k), OUT(grad_v), threads)
 }
 
 KERNEL embed_forward(int threads, int bfloat16, Ints ids, Ints positions, Floats matrix,

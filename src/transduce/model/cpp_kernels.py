@@ -86,11 +86,13 @@ class CompiledAttention(torch.autograd.Function):
     ) -> Float[Tensor, "queries _"]:
         """Attend to `memory` (keys, values), or in self-attention to `packed` itself."""
         q, k, v = split_projections(packed, memory)
-        out, log_z, depth = q.new_empty(q.shape), torch.empty(len(q), heads), q.size(1) // heads
+        out, depth = q.new_empty(q.shape), q.size(1) // heads
+        largest, shares = torch.empty(2, heads, len(q))
         sizes = len(query_starts) - 1, heads, depth, q.stride(0), k.stride(0)
         numbers = (*sizes, depth**-0.5, causal)
-        _call("attention_forward", q, q, k, v, out, log_z, query_starts, key_starts, *numbers)
-        saved = packed, memory, query_starts, key_starts, log_z
+        starts, softmaxes = (query_starts, key_starts), (largest, shares)
+        _call("attention_forward", q, q, k, v, out, *softmaxes, *starts, *numbers)
+        saved = packed, memory, *starts, *softmaxes
         ctx.save_for_backward(*saved)  # pyright: ignore[reportArgumentType]
         ctx.numbers = numbers  # type: ignore[attr-defined]
         return out
@@ -98,10 +100,10 @@ class CompiledAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_out: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        packed, memory, query_starts, key_starts, log_z = ctx.saved_tensors  # type: ignore[attr-defined]
+        packed, memory, query_starts, key_starts, *softmaxes = ctx.saved_tensors  # type: ignore[attr-defined]
         grad_packed = torch.empty_like(packed)
         grad_memory = None if memory is None else torch.empty_like(memory)
-        inputs = (*split_projections(packed, memory), grad_out.contiguous(), log_z)
+        inputs = (*split_projections(packed, memory), grad_out.contiguous(), *softmaxes)
         grads, starts = split_projections(grad_packed, grad_memory), (query_starts, key_starts)
         _call("attention_backward", packed, *inputs, *grads, *starts, *ctx.numbers)  # type: ignore[attr-defined]
         return grad_packed, grad_memory, *[None] * 5

@@ -14,8 +14,8 @@ from transduce.io.compiler import Compiled, load_compiled
 _SIGNATURES: Final = {
     "add_norm_forward": "ii ppp pp pp pp ll f uuuf",
     "add_norm_backward": "ii ppp pppp ppp ll uuuf",
-    "attention_forward": "ii ppp pp pp lllll fi",
-    "attention_backward": "ii ppp pp ppp pp lllll fi",
+    "attention_forward": "ii ppp ppp pp lllll fi",
+    "attention_backward": "ii ppp ppp ppp pp lllll fi",
     "embed_forward": "ii pp pp p ll f uuuf",
     "embed_backward": "ii p p p ll i f uuuf",
     "relu_backward": "ii pp p ll",

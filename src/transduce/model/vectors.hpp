@@ -69,6 +69,11 @@ inline Vector load(const BFloat16 *from) {
 inline void store(float *to, Vector values) { std::memcpy(to, &values, sizeof values); }
 
 inline void store(BFloat16 *to, Vector values) {  // to the nearest, ties to even
+#ifdef __AVX512BF16__
+    __m256bh rounded = _mm512_cvtneps_pbh(same_bits<__m512>(values));
+    std::memcpy(to, &rounded, sizeof rounded);
+    return;
+#endif
     Words bits = same_bits<Words>(values);
     bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     Halves halves = narrow(bits);
