@@ -75,6 +75,43 @@ def test_loss_and_gradients_are_those_of_the_model_as_it_is_written(
             assert distance(grad, true) < max(1e-5, 1.5 * distance(other, true)), name
 
 
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
+def test_products_of_onednn_are_those_of_mkl(r_drop: float, monkeypatch: pytest.MonkeyPatch):
+    torch.manual_seed(1)
+    model = Transformer(replace(CONFIG, attention_bias=True)).train()
+    batch = random_batch(rows=9, longest=40)
+    packed = pack_batch(batch.repeat() if r_drop else batch, pad=98)
+    assert packed is not None
+    results: list[list[Tensor]] = []
+    for is_faster in (False, True):
+        monkeypatch.setattr(cpp_kernels, "_onednn_is_faster", lambda chosen=is_faster: chosen)
+        loss = fused_loss(model, packed, smoothing=0.1, r_drop=r_drop)
+        results.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
+    names = ["loss", *(name for name, _ in model.named_parameters())]
+    for name, mkl, onednn in zip(names, *results, strict=True):
+        if not name.endswith("key.bias"):  # it adds to all scores of a query: no effect
+            assert distance(onednn, mkl) < 1e-5, name
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_a_linear_map_by_onednn(has_bias: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cpp_kernels, "_onednn_is_faster", lambda: True)
+    torch.manual_seed(1)
+    inputs = [torch.randn(*shape).requires_grad_() for shape in ((40, 24), (33, 24), (33,))]
+    inputs = inputs[: 2 + has_bias]
+    twins = [x.detach().double().requires_grad_() for x in inputs]
+    slopes = torch.randn(40, 33)
+
+    out, expected = cpp_kernels.linear(*inputs), torch.nn.functional.linear(*twins)
+
+    assert type(out.grad_fn).__name__ == "OneDnnLinearBackward"
+    assert distance(out, expected) < 1e-5
+    grads = torch.autograd.grad(out, inputs, slopes)
+    exact = torch.autograd.grad(expected, twins, slopes.double())
+    for grad, true in zip(grads, exact, strict=True):
+        assert distance(grad, true) < 1e-5
+
+
 @pytest.mark.usefixtures("threads")
 @precisions
 @pytest.mark.parametrize("causal", [False, True])

@@ -40,6 +40,11 @@ def processor_name() -> str:
     return _cpuinfo("model name") or platform.processor()
 
 
+def processor_vendor() -> str:
+    """Return the processor's vendor as Linux names it, such as "AuthenticAMD"; empty if unknown."""
+    return _cpuinfo("vendor_id")
+
+
 def processor_features() -> str:
     """Return the processor's features as Linux names them; empty if unknown."""
     return _cpuinfo("flags|Features")

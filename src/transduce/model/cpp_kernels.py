@@ -5,11 +5,15 @@ sentences in float32 or bfloat16. tests/parity holds each to its readable twin;
 benchmarks/kernels.py measures what they gain.
 """
 
+from functools import cache
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn import functional as F
 
+from transduce.io.machine import processor_vendor
 from transduce.model.cpp_library import load_kernels
 from transduce.model.fused_layers import DROPOUT_LEVELS, split_projections
 
@@ -120,9 +124,9 @@ class CompiledFeedForward(torch.autograd.Function):
         bias: Float[Tensor, " inner"],
         outer: Float[Tensor, "width inner"],
     ) -> Float[Tensor, "rows width"]:
-        hidden = torch.addmm(bias, x, inner.T).relu_()
+        hidden = _product(x, inner, bias).relu_()
         ctx.save_for_backward(x, inner, outer, hidden)
-        return hidden @ outer.T
+        return _product(hidden, outer)
 
     @staticmethod
     @once_differentiable
@@ -130,11 +134,61 @@ class CompiledFeedForward(torch.autograd.Function):
         ctx: FunctionCtx, grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         x, inner, outer, hidden = ctx.saved_tensors  # type: ignore[attr-defined]
-        grad_hidden = grad @ outer
+        grad_hidden = _product(grad, outer.T)
         sums = torch.empty(torch.get_num_threads(), hidden.size(1))
         _call("relu_backward", hidden, hidden, grad_hidden, sums, *hidden.shape)
         grad_bias = sums.sum(0).to(hidden.dtype)
-        return grad_hidden @ inner, grad_hidden.T @ x, grad_bias, grad.T @ hidden
+        return _product(grad_hidden, inner.T), grad_hidden.T @ x, grad_bias, grad.T @ hidden
+
+
+class OneDnnLinear(torch.autograd.Function):
+    """x Wᵀ + b by oneDNN; the gradient of W is a product that MKL is better at."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: FunctionCtx,
+        x: Float[Tensor, "rows inner"],
+        weight: Float[Tensor, "outer inner"],
+        bias: Float[Tensor, " outer"] | None,
+    ) -> Float[Tensor, "rows outer"]:
+        ctx.save_for_backward(x, weight)
+        ctx.has_bias = bias is not None  # type: ignore[attr-defined]
+        return _product(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors  # type: ignore[attr-defined]
+        bias_grad = grad.sum(0) if ctx.has_bias else None  # type: ignore[attr-defined]
+        return _product(grad, weight.T), grad.T @ x, bias_grad
+
+
+def linear(
+    x: Float[Tensor, "rows inner"],
+    weight: Float[Tensor, "outer inner"],
+    bias: Float[Tensor, " outer"] | None = None,
+) -> Float[Tensor, "rows outer"]:
+    """Return x Wᵀ + b."""
+    return (OneDnnLinear.apply if _takes_onednn(x) else F.linear)(x, weight, bias)
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x Wᵀ + b, without a gradient."""
+    if _takes_onednn(x):
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return F.linear(x, weight, bias)
+
+
+def _takes_onednn(x: Tensor) -> bool:
+    """Return whether a product is oneDNN's. In bfloat16 torch takes it by itself."""
+    return x.dtype == torch.float32 and _onednn_is_faster()
+
+
+@cache
+def _onednn_is_faster() -> bool:
+    """Return whether oneDNN multiplies in float32 faster than MKL, torch's choice: on AMD's."""
+    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return there and processor_vendor() == "AuthenticAMD"
 
 
 class CompiledCrossEntropy(torch.autograd.Function):
@@ -233,12 +287,17 @@ class _OutputProjection:
         return self._matrix.new_empty(rows, len(self._matrix))
 
     def product(self, rows: Tensor, block: Tensor) -> Tensor:
-        """Return logits, in the memory of `block`."""
+        """Return logits, in the memory of `block` where the library can write there."""
+        if _takes_onednn(rows):
+            return _product(rows, self._matrix)
         return torch.mm(rows, self._matrix.T, out=block[: len(rows)])
 
     def add_gradients(self, slopes: Tensor, rows: Tensor, grad: Tensor) -> None:
         """Write the gradient of some rows and add that of the matrix, given that of the logits."""
-        torch.mm(slopes, self._matrix, out=grad)
+        if _takes_onednn(rows):
+            grad.copy_(_product(slopes, self._matrix.T))
+        else:
+            torch.mm(slopes, self._matrix, out=grad)
         add_to(self.grad, slopes.T @ rows)
 
     def subtract_constant(

@@ -253,7 +253,7 @@ def _self_attention(
     starts = side.starts, side.starts
     widths = longest, longest
     heads = _kernels(x).attention(packed, None, *starts, widths, attention.heads, causal)
-    return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
+    return SublayerOutput(_linear(heads, attention.out.weight), attention.out.bias)
 
 
 def _cross_attention(
@@ -265,10 +265,9 @@ def _cross_attention(
     longest: tuple[int, int],
 ) -> SublayerOutput:
     packed = _project(memory, attention.key, attention.value)
-    heads = _kernels(x).attention(
-        attention.query(x), packed, *starts, longest, attention.heads, False
-    )
-    return SublayerOutput(F.linear(heads, attention.out.weight), attention.out.bias)
+    queries = _linear(x, attention.query.weight, attention.query.bias)
+    heads = _kernels(x).attention(queries, packed, *starts, longest, attention.heads, False)
+    return SublayerOutput(_linear(heads, attention.out.weight), attention.out.bias)
 
 
 def _feed_forward(layer: FeedForward, x: Tensor) -> SublayerOutput:
@@ -283,7 +282,11 @@ def _project(x: Tensor, *maps: nn.Linear) -> Tensor:
     """Apply several linear maps by one product."""
     biases: list[Tensor] = [linear.bias for linear in maps if "bias" in linear.state_dict()]
     bias = torch.cat(biases) if biases else None
-    return F.linear(x, torch.cat([linear.weight for linear in maps]), bias)
+    return _linear(x, torch.cat([linear.weight for linear in maps]), bias)
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return _kernels(x).linear(x, weight, bias)
 
 
 def _kernels(x: Tensor) -> Any:

@@ -17,6 +17,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn import functional as F
 
 from transduce.model.fused_layers import DROPOUT_LEVELS, MAX_LENGTH, split_projections
 from transduce.model.loss import add_product
@@ -747,3 +748,4 @@ attention = PackedAttention.apply
 feed_forward = FusedFeedForward.apply
 cross_entropy = CrossEntropy.apply
 embed = Embed.apply
+linear = F.linear
