@@ -187,8 +187,10 @@ def _takes_onednn(x: Tensor) -> bool:
 @cache
 def _onednn_is_faster() -> bool:
     """Return whether oneDNN multiplies in float32 faster than MKL, torch's choice: on AMD's."""
-    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return there and processor_vendor() == "AuthenticAMD"
+    has_onednn = torch.backends.mkldnn.is_available() and hasattr(
+        torch.ops.mkldnn, "_linear_pointwise"
+    )
+    return has_onednn and processor_vendor() == "AuthenticAMD"
 
 
 class CompiledCrossEntropy(torch.autograd.Function):
