@@ -134,6 +134,19 @@ def test_attention(dtype: torch.dtype, causal: bool, depth: int):
     assert distance(grad, exact) < BOUNDS[dtype]
 
 
+def test_a_masked_score_has_no_effect_however_large():
+    packed = torch.randn(20, 3 * 16)
+    packed[19, :32] = 30.0  # by far the largest score for all that may not see it
+    packed[:, :16] = 1.0
+
+    outs: list[Tensor] = []
+    for length in (20, 19):
+        starts = torch.tensor([0, length], dtype=torch.int32)
+        outs.append(cpp_kernels.attention(packed[:length], None, starts, starts, (32, 32), 1, True))
+
+    assert distance(outs[0][:19], outs[1]) < 1e-6
+
+
 @precisions
 def test_attention_to_a_memory(dtype: torch.dtype):
     torch.manual_seed(1)

@@ -206,7 +206,7 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
                 float *column = weights + i;
                 int64_t seen = h.seen(i, a.causal);
                 Integers lanes = lanes_from(i);
-                Vector maxima = all(-1e30f), sums{};  // finite without any key
+                Vector maxima = all(-1e30f), sums{};  // finite: without any key, or where masked
                 for (int64_t j = 0; j < seen; j++) {
                     Vector scores = load(column + j * n);
                     if (a.causal) scores = lanes >= int32_t(j) ? scores : all(-1e30f);
@@ -215,7 +215,6 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
                 }
                 for (int64_t j = 0; j < seen; j++) {
                     Vector weight = exponential(load(column + j * n) - maxima);
-                    if (a.causal) weight = lanes >= int32_t(j) ? weight : Vector{};
                     store(column + j * n, weight);
                     sums += weight;
                 }
