@@ -152,14 +152,13 @@ class OneDnnLinear(torch.autograd.Function):
         bias: Float[Tensor, " outer"] | None,
     ) -> Float[Tensor, "rows outer"]:
         ctx.save_for_backward(x, weight)
-        ctx.has_bias = bias is not None  # type: ignore[attr-defined]
         return _product(x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, weight = ctx.saved_tensors  # type: ignore[attr-defined]
-        bias_grad = grad.sum(0) if ctx.has_bias else None  # type: ignore[attr-defined]
+        bias_grad = grad.sum(0) if ctx.needs_input_grad[2] else None  # type: ignore[attr-defined]
         return _product(grad, weight.T), grad.T @ x, bias_grad
 
 
@@ -296,10 +295,7 @@ class _OutputProjection:
 
     def add_gradients(self, slopes: Tensor, rows: Tensor, grad: Tensor) -> None:
         """Write the gradient of some rows and add that of the matrix, given that of the logits."""
-        if _takes_onednn(rows):
-            grad.copy_(_product(slopes, self._matrix.T))
-        else:
-            torch.mm(slopes, self._matrix, out=grad)
+        grad.copy_(_product(slopes, self._matrix.T))
         add_to(self.grad, slopes.T @ rows)
 
     def subtract_constant(

@@ -70,13 +70,12 @@ inline void store(float *to, Vector values) { std::memcpy(to, &values, sizeof va
 
 inline void store(BFloat16 *to, Vector values) {  // to the nearest, ties to even
 #ifdef __AVX512BF16__
-    __m256bh rounded = _mm512_cvtneps_pbh(same_bits<__m512>(values));
-    std::memcpy(to, &rounded, sizeof rounded);
-    return;
-#endif
+    auto halves = _mm512_cvtneps_pbh(same_bits<__m512>(values));
+#else
     Words bits = same_bits<Words>(values);
     bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     Halves halves = narrow(bits);
+#endif
     std::memcpy(to, &halves, sizeof halves);
 }
 
