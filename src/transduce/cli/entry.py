@@ -5,6 +5,7 @@ SIGTERM with 143. A traceback is a bug in transduce.
 """
 
 import errno
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ from typer import Exit, Option, TyperException, echo
 
 from transduce.cli.app import app, print_stderr
 from transduce.io.machine import TORCH_HINT, out_of_memory
+
+_COMPILER_LOG = logging.getLogger("transduce.io.compiler")  # by name: importing it takes longer
 
 _LESS_MEMORY = {"train": "lower batch.micro_tokens", "translate": "lower --batch-tokens or --beam"}
 """How a command needs less memory."""
@@ -40,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     previous_handler = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     run = partial(app, args=arguments, prog_name="transduce", standalone_mode=False)
+    if sys.stderr.isatty() and not _COMPILER_LOG.handlers:  # scripts do not wonder at a pause
+        _COMPILER_LOG.addHandler(_StderrHandler())
+        _COMPILER_LOG.setLevel(logging.INFO)
     try:
         return exit_code(run, command=arguments[0])
     finally:
@@ -118,6 +124,13 @@ def _usage_error(error: TyperException) -> str:
     for wording, plain in _VALIDATION_WORDING.items():
         message = message.replace(wording, plain)
     return f"{message} (try `{command} --help`)"
+
+
+class _StderrHandler(logging.Handler):
+    """Prints messages to stderr, also while a live display has replaced it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_stderr(record.getMessage())
 
 
 def _exit_on_signal(number: int, frame: object) -> None:

@@ -30,6 +30,7 @@ from transduce.data.tokenizer import (
     UNK,
     UNK_PIECE,
     Tokenizer,
+    encode_texts,
     load_processor,
     without_tag,
 )
@@ -189,7 +190,7 @@ class PairTokenizer(Tokenizer):
         bare = [
             text.removeprefix(" ") if synthetic.intersection(tag) else text for tag, text in split
         ]
-        segmented = self._processor.encode(bare, out_type=str, num_threads=threads)
+        segmented = encode_texts(self._processor, bare, out_type=str, threads=threads)
         known = self._table
         return [
             [*tag, *(known.get(piece, UNK) for piece in pieces)]

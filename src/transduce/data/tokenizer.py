@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sentencepiece
 
@@ -54,6 +54,7 @@ _SAMPLE = 1_000_000  # training lines; more hardly change the vocabulary
 _LINE = 1000  # characters of a training line: the library skips lines above 4192 bytes
 _BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 _MIN_PARALLEL_TEXTS = 32
+PieceT = TypeVar("PieceT", int, str)
 _ERRORS_ONLY = 2  # minloglevel; the library logs to stderr otherwise
 
 
@@ -245,16 +246,11 @@ class Tokenizer:
     def encode_all(self, texts: Sequence[str], *, threads: int = -1) -> list[list[int]]:
         """Encode many texts at once, which is much faster; `threads` -1 uses all cores."""
         if not self.all_tags:
-            return self._encode_untagged(texts, threads=threads)
+            return encode_texts(self._processor, texts, out_type=int, threads=threads)
         split = [self.split_tag(text) for text in texts]
         bare = [text.removeprefix(" ") if tag else text for tag, text in split]
-        encoded = self._encode_untagged(bare, threads=threads)
+        encoded = encode_texts(self._processor, bare, out_type=int, threads=threads)
         return [[*tag, *ids] for (tag, _), ids in zip(split, encoded, strict=True)]
-
-    def _encode_untagged(self, texts: Sequence[str], *, threads: int) -> list[list[int]]:
-        if len(texts) < _MIN_PARALLEL_TEXTS:  # starting threads takes longer
-            return [self._processor.encode(text) for text in texts]
-        return self._processor.encode(list(texts), num_threads=threads)
 
     def sample_subwords(self, ids: Iterable[int], *, alpha: float, rng: Random) -> list[int]:
         """Sample ids that spell the text of others (subword regularisation, for training).
@@ -320,6 +316,26 @@ class Tokenizer:
             outside = next(i for i in known if not 0 <= i < size)
             raise ValueError(f"id {outside} is not in the vocabulary of {size} pieces")
         return known
+
+
+def encode_texts(
+    processor: sentencepiece.SentencePieceProcessor,
+    texts: Sequence[str],
+    *,
+    out_type: type[PieceT],
+    threads: int,
+) -> list[list[PieceT]]:
+    """Encode texts with a SentencePiece model alone, by as many threads as pay off.
+
+    Args:
+        processor: of one side.
+        texts: without tags.
+        out_type: int for ids, str for pieces.
+        threads: -1 uses all cores.
+    """
+    if len(texts) < _MIN_PARALLEL_TEXTS:  # starting threads takes longer
+        return [processor.encode(text, out_type=out_type) for text in texts]
+    return processor.encode(list(texts), out_type=out_type, num_threads=threads)
 
 
 def _lower_case_rules() -> str:

@@ -1,10 +1,11 @@
 """Compile and load C++ of the package, where there is a compiler.
 
-A library is compiled once a processor, in seconds, and kept in the user's cache.
+A library is compiled once a processor, in seconds, and kept in the user's cache. `LOG` says when.
 """
 
 import ctypes
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from transduce.io.machine import processor_features, user_cache
+
+LOG: Final = logging.getLogger(__name__)
 
 _COMPILER: Final = "g++"
 _FLAGS: Final = (
@@ -85,6 +88,7 @@ def _load(compiler: str, resources: Sequence[tuple[str, str]]) -> ctypes.CDLL:
     if folder and (folder / name).is_file():
         with suppress(OSError):  # damaged, or of another C library: compile it anew
             return ctypes.CDLL(str(folder / name))
+    LOG.info("compiling %s for this processor: takes seconds, once", resources[0][1])
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         compiled = _compile(compiler, texts, Path(scratch))
         library = ctypes.CDLL(str(compiled))  # stays loaded without its file

@@ -4,9 +4,10 @@ import io
 import zipfile
 from collections.abc import Mapping
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
+from sentencepiece import SentencePieceProcessor
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.pair_tokenizer import PairTokenizer, read_tokenizer
@@ -46,6 +47,25 @@ def test_each_side_is_cut_by_its_own_model(pair: PairTokenizer, sides: tuple[Tok
     assert cut[0] == sides[0].pieces(sides[0].encode(text))
     assert cut[1] == sides[1].pieces(sides[1].encode(text))
     assert cut[0] != cut[1]
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 100])
+def test_few_texts_are_encoded_without_threads_and_alike(
+    pair: PairTokenizer, monkeypatch: pytest.MonkeyPatch, count: int
+):
+    texts = [f"the man {number}" for number in range(count)]
+    expected = [pair.encode(text) for text in texts]
+    threaded = list[bool]()
+    encode = SentencePieceProcessor.encode
+
+    def spy(processor: SentencePieceProcessor, *arguments: Any, **options: Any) -> Any:
+        threaded.append("num_threads" in options)
+        return encode(processor, *arguments, **options)
+
+    monkeypatch.setattr(SentencePieceProcessor, "encode", spy)
+
+    assert pair.encode_all(texts) == expected
+    assert threaded == ([True] if count >= 32 else [False] * count)
 
 
 def test_text_of_the_target_side_comes_back(pair: PairTokenizer):
