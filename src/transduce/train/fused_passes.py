@@ -30,7 +30,7 @@ from transduce.train.precision import Bf16Replica
 MAX_GRAPHS = 512
 """Graphs of a run: the batches of further shapes are passed without one."""
 
-_MAX_CPU_LENGTH = 512
+_MAX_CPU_LENGTH = 1024
 """Pieces of a sentence on a CPU, EOS counted: the attention kernel holds all scores of a head, and
 with longer sentences torch's is faster."""
 
