@@ -1,8 +1,7 @@
-"""Clients on plain sockets, cheap enough to share two cores with the server.
+"""Concurrent clients on plain sockets, cheap enough to share two cores with the server.
 
     .venv/bin/python benchmarks/serving_client.py < job.json > result.json
 
-Concurrent clients share an event loop; a single one waits in its socket, without one.
 A job: port, clients, requests, texts (sent in turn), source, target, pid (of the process whose
 memory is read), memory_at (numbers of responses after which it is read). A result: status,
 translation ("" without a response) and seconds of each request; total seconds; resident memory in
@@ -11,7 +10,6 @@ KiB; the number of incomplete responses.
 
 import asyncio
 import json
-import socket
 import sys
 import time
 from pathlib import Path
@@ -44,7 +42,15 @@ class ClientResult(TypedDict):
 
 async def send_all(job: Job) -> ClientResult:
     """Send requests from all clients, one at a time each, until all are sent or the server ends."""
-    number, result = job["requests"], empty_result(job)
+    number = job["requests"]
+    result: ClientResult = {
+        "statuses": [0] * number,
+        "translations": [""] * number,
+        "seconds": [0.0] * number,
+        "total_seconds": 0.0,
+        "memory_kib": [],
+        "broken_responses": 0,
+    }
     request_numbers = iter(range(number))
     response_counts = iter(range(1, number + 1))
 
@@ -83,56 +89,6 @@ async def send_all(job: Job) -> ClientResult:
     return result
 
 
-def send_in_turn(job: Job) -> ClientResult:
-    """Send requests from one client, each after the response to the one before."""
-    result = empty_result(job)
-    began = time.perf_counter()
-    with socket.create_connection(("127.0.0.1", job["port"])) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for position in range(job["requests"]):
-            request = request_bytes(job, position)
-            started = time.perf_counter()
-            connection.sendall(request)
-            status, body = read_response(connection)
-            result["seconds"][position] = time.perf_counter() - started
-            result["statuses"][position] = status
-            if status == 200:
-                result["translations"][position] = json.loads(body)["translatedText"]
-            if position + 1 in job["memory_at"]:
-                result["memory_kib"].append(resident_kib(job["pid"]))
-    result["total_seconds"] = time.perf_counter() - began
-    return result
-
-
-def read_response(connection: socket.socket) -> tuple[int, bytes]:
-    """Read a response; return its status and body."""
-    received, size = b"", None
-    while size is None or len(received) < size:
-        chunk = connection.recv(65536)
-        if not chunk:
-            raise ConnectionError("the server has closed the connection within a response")
-        received += chunk
-        head, separator, _ = received.partition(b"\r\n\r\n")
-        if size is None and separator:
-            length = int(head.lower().split(b"content-length: ")[1].split()[0])
-            size = len(head) + len(separator) + length
-    head, _, body = received.partition(b"\r\n\r\n")
-    return int(head.split(b" ", 2)[1]), body
-
-
-def empty_result(job: Job) -> ClientResult:
-    """Make the result of a job before its first response."""
-    number = job["requests"]
-    return {
-        "statuses": [0] * number,
-        "translations": [""] * number,
-        "seconds": [0.0] * number,
-        "total_seconds": 0.0,
-        "memory_kib": [],
-        "broken_responses": 0,
-    }
-
-
 def request_bytes(job: Job, position: int) -> bytes:
     """Format a request."""
     text = job["texts"][position % len(job["texts"])]
@@ -150,6 +106,4 @@ def resident_kib(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    job: Job = json.load(sys.stdin)
-    result = send_in_turn(job) if job["clients"] == 1 else asyncio.run(send_all(job))
-    json.dump(result, sys.stdout)
+    json.dump(asyncio.run(send_all(json.load(sys.stdin))), sys.stdout)

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from transduce.data.augmentation import vary
@@ -33,8 +33,9 @@ def test_a_pair_is_varied_alike(
     oracle: Modifier, config: AugmentConfig, source: list[str], target: list[str], end: str
 ):
     pair = Pair(" ".join(source) + end, " ".join(target) + end)
-    assume(min(map(len, pair)) > 1)  # of a punctuation mark alone it would leave an empty side
 
     (expected,) = oracle(["\t".join(pair)])
+    if not all(expected.split("\t")):  # of a mark alone it leaves an empty side, which we keep
+        expected = "\t".join(pair)
 
     assert "\t".join(vary(pair, config, Random(1))) == expected

@@ -127,7 +127,7 @@ class HTTPRequest(Request):
             return self._data.json
         try:
             text = self.content.removeprefix(codecs.BOM_UTF8).decode()
-            value: object = _DECODER.decode(text)
+            value: object = json.loads(text, parse_constant=_reject_constant)
             if b"\\u" in self.content:  # only an escape can introduce a lone surrogate
                 json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
@@ -234,9 +234,6 @@ def _check_limit(number: int, limit: int) -> None:
 
 def _reject_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not valid JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 def _url_encoded(content: bytes, *, source: str) -> list[tuple[str, str]]:

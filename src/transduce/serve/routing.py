@@ -24,8 +24,6 @@ from transduce.serve.settings import ServerSettings
 
 JSON = "application/json"
 
-_UNWATCHED_S = 0.02  # seconds after which a request ends early if its client disconnects
-
 
 class StrictModel(BaseModel):
     """Rejects unknown fields: the native API's requests, and what the server stores."""
@@ -166,14 +164,7 @@ async def _with_timeout(work: Awaitable[Response], receive: Receive, seconds: fl
     task = asyncio.current_task()
     assert task is not None
     disconnects: list[Message] = []
-    watchers: list[asyncio.Task[None]] = []
-
-    def watch() -> None:
-        watcher = asyncio.create_task(_cancel_on_disconnect(receive, task, disconnects))
-        watchers.append(watcher)
-
-    # A task costs more than a timer, and most requests are answered before.
-    timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, watch)
+    watcher = asyncio.create_task(_cancel_on_disconnect(receive, task, disconnects))
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -188,9 +179,7 @@ async def _with_timeout(work: Awaitable[Response], receive: Receive, seconds: fl
         task.uncancel()
         raise ClientDisconnect from None
     finally:
-        timer.cancel()
-        for watcher in watchers:
-            watcher.cancel()
+        watcher.cancel()
 
 
 async def _cancel_on_disconnect(

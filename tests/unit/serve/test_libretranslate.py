@@ -676,13 +676,13 @@ def test_only_a_large_body_is_parsed_in_a_thread(
     served: Served, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     threads = list[bool]()
+    loads = json.loads
 
-    class Decoder(json.JSONDecoder):
-        def decode(self, s: str) -> object:  # type: ignore[override]
-            threads.append(threading.current_thread().name.startswith("asyncio"))
-            return super().decode(s)
+    def parse(*arguments: object, **options: object) -> object:
+        threads.append(threading.current_thread().name.startswith("asyncio"))
+        return loads(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("transduce.serve.requests._DECODER", Decoder())
+    monkeypatch.setattr("transduce.serve.requests.json.loads", parse)
     served.post("/translate", q=["A" * size], source="en", target="de")
 
     assert threads[0] == (size > 65_536)

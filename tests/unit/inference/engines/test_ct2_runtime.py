@@ -79,9 +79,7 @@ def test_plans_are_measured_quickly_and_use_the_cores(
         {"float32": folder, "int8": folder}, pieces, device="cpu", cache=cache
     )
 
-    # Plans are tried until the budget ends, the last of each kind for a while longer, on two cores.
-    most = 1.25 * planning.TIME_BUDGET + 2 * planning._MAX_SECONDS
-    assert time.process_time() - begun < 2 * most
+    assert time.process_time() - begun < 2.0
     assert plans.throughput.workers * plans.throughput.threads == 2
     assert plans.latency.compute_type == plans.throughput.compute_type
 
