@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from transduce.data.pair_files import PAIR_KEYS, LanguageCodes, pair_reader
-from transduce.io.streams import encoding_error, open_compressed
+from transduce.io.streams import encoding_error, open_compressed, utf16_error
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -90,6 +90,8 @@ class CleaningCounts:
         if self.kept or not self.dropped:
             return
         advice = "check that each line holds a source and its translation, and data.max_ratio"
+        if 2 * self.dropped.get("empty on both sides", 0) > sum(self.dropped.values()):
+            advice = "if the files name languages, check that these are the run's"
         if 2 * self.dropped.get("not UTF-8", 0) > sum(self.dropped.values()):
             advice = (
                 "convert the files to UTF-8, if they are Latin-1 by: iconv -f LATIN1 -t UTF-8 "
@@ -125,7 +127,8 @@ def read_pairs(
 
     Args:
         files: source and target, or one of pairs, by its ending (.csv, .tmx, .xlf, .xliff, .po,
-            .jsonl; others are TSV of two columns); they may be compressed by gzip, xz or Zstandard.
+            .jsonl, .ndjson; others are TSV of two columns); they may be compressed by gzip, xz or
+            Zstandard.
         languages: codes of source and target, which a file may name; without them the first is the
             source. Pairs of other languages have empty sides.
         not_utf8: for lines that are not UTF-8, "refuse" raises; "drop" yields them with lone
@@ -360,11 +363,12 @@ def _not_empty(pairs: Iterable[_Item], *, files: Sequence[Path]) -> Iterator[_It
 
 def _columns(path: Path, texts: Iterator[str], first: int) -> Iterator[NumberedPair]:
     for number, text in enumerate(texts, start=first + 1):
-        columns = text.split("\t")
+        columns = text.split("\t") if text else ["", ""]
         if len(columns) != 2:
+            keep = f"; to keep two: cut -f 1,2 {path} > NEW" if len(columns) > 2 else ""
             raise ValueError(
                 f"{path}, line {number}: {len(columns)} columns where there must be 2, source and "
-                f"target with one tab between them; to keep two: cut -f 1,2 {path} > NEW"
+                f"target with one tab between them{keep}"
             )
         yield NumberedPair(number, Pair(*columns))
 
@@ -385,6 +389,8 @@ def _decoded(path: Path, *, strict: bool, first: int, offset: int) -> Iterator[I
     """
     lines = first
     for block in _raw_blocks(path, offset):
+        if not lines and (message := utf16_error(str(path), block)):
+            raise ValueError(message)  # its bytes 0x0A are no line feeds: lines would be no lines
         block = block if lines else block.removeprefix(_BOM)
         try:
             text = block.decode(errors="strict" if strict else "surrogateescape")

@@ -6,13 +6,13 @@ XML is parsed as it is read; entity declarations are refused, and nothing but th
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 from xml.parsers import expat
 
-from transduce.data.languages import base_language
+from transduce.data.languages import base_language, normalized_code
 from transduce.data.po import po_strings
 from transduce.io.streams import decode_lines, decode_utf8, open_compressed, split_compression
 
@@ -29,19 +29,29 @@ _DECLARATIONS = (("srclang", "srcLang", "source-language"), ("trgLang", "target-
 _PO_LANGUAGE = re.compile(r"^Language:[ \t]*([\w@-]+)", re.MULTILINE)
 PAIR_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 """Names of the two sides, of columns and of keys."""
+_DELIMITER_LINES = 20  # that show it, besides the first
+_OTHER_FORMATS = frozenset([".json", ".parquet", ".arrow", ".xlsx", ".ods", ".docx", ".zip"])
 
 
 def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[str, str]]] | None:
     """Return what reads the pairs of a file, by its ending; None for other files."""
     suffix = Path(split_compression(path.name.lower())[0]).suffix
-    if suffix in (".tmx", ".xlf", ".xliff", ".tbx"):
-        return _xml_pairs
-    return {".po": _po_pairs, ".csv": _csv_pairs, ".jsonl": _json_pairs}.get(suffix)
+    if suffix in _OTHER_FORMATS:
+        raise ValueError(
+            f"{path}: {suffix} is no format of pairs: convert it to TSV, {', '.join(_BY_SUFFIX)} "
+            "or two files of text (transduce corpus build reads Parquet and Arrow)"
+        )
+    return _BY_SUFFIX.get(suffix)
 
 
 def names_languages(path: Path) -> bool:
     """Return whether a file names the languages of its texts, so that reading needs both codes."""
     return pair_reader(path) in (_xml_pairs, _po_pairs)
+
+
+def _base(code: str) -> str:
+    """The language of a code of two letters or three, such as "de" of "deu"."""
+    return base_language(normalized_code(code) or code)
 
 
 class _PairParser:
@@ -93,18 +103,13 @@ class _PairParser:
         """The text of a side: of its language, else of the position that the file declares."""
         language = self._languages[index]
         for code, text in self._sides.items():
-            if language and base_language(code) == base_language(language):
+            if language and _base(code) == _base(language):
                 return text
         if all(self._languages):
             return ""  # a unit of other languages, which cleaning drops
         texts = list(self._sides.values())
         first = next(
-            (
-                i
-                for i, code in enumerate(self._sides)
-                if base_language(code) == base_language(self._declared[0])
-            ),
-            0,
+            (i for i, code in enumerate(self._sides) if _base(code) == _base(self._declared[0])), 0
         )
         rest = texts[:first] + texts[first + 1 :]
         return texts[first] if index == 0 else rest[0]
@@ -140,12 +145,12 @@ def _po_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]
     """Translations that are not fuzzy; of plurals each form."""
     with open_compressed(path) as stream:
         text = decode_utf8(str(path), stream.read()).removeprefix("\ufeff")
-    codes = [*map(base_language, languages)]
+    codes = [*map(_base, languages)]
     language = codes[1]
     for string in po_strings(str(path), text):
         if string.key == "msgstr" and not string.source:  # the header
             declared = _PO_LANGUAGE.search(string.value)
-            language = base_language(declared[1]) if declared else language
+            language = _base(declared[1]) if declared else language
         elif string.source and string.value and not string.fuzzy:
             pair = string.source, string.value
             if all(languages) and language != codes[1]:
@@ -175,11 +180,19 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
         try:
             # Empty lines before the header are no rows.
             first = next((line for line in lines if line.strip("\ufeff\r\n")), "")
-            first = first.removeprefix("\ufeff")
-            delimiter = ";" if ";" in first and "," not in first else ","  # of Excel, by country
-            yield from csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+            start = [first.removeprefix("\ufeff"), *islice(lines, _DELIMITER_LINES)]
+            yield from csv.reader(chain(start, lines), delimiter=_delimiter(start), strict=True)
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: not CSV in UTF-8: {error}") from None
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """What splits all lines alike: a comma, or a semicolon, as Excel writes in some countries."""
+    for delimiter in ";,":
+        columns = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
+        if len(columns) == 1 and columns != {1}:
+            return delimiter
+    return ";" if ";" in lines[0] and "," not in lines[0] else ","
 
 
 def find_sides(row: object, languages: LanguageCodes) -> tuple[str, str] | None:
@@ -197,7 +210,14 @@ def find_sides(row: object, languages: LanguageCodes) -> tuple[str, str] | None:
 def _json_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
     with open_compressed(path) as stream:
         for number, line in enumerate(decode_lines(stream, name=str(path)), start=1):
-            yield _json_pair(line, languages, where=f"{path}, line {number}")
+            where = f"{path}, line {number}"
+            yield _json_pair(line, languages, where=where) if line.strip() else ("", "")
+
+
+_BY_SUFFIX: Final = {
+    **dict.fromkeys((".tmx", ".xlf", ".xliff", ".tbx"), _xml_pairs),
+    **{".po": _po_pairs, ".csv": _csv_pairs, ".jsonl": _json_pairs, ".ndjson": _json_pairs},
+}
 
 
 def _json_pair(line: str, languages: LanguageCodes, *, where: str) -> tuple[str, str]:

@@ -102,15 +102,20 @@ def _importable(module: str) -> bool:
 
 def encoding_error(name: str, number: int, line: bytes, error: UnicodeDecodeError) -> str:
     """Return the message about a line (counted from 1) that is not UTF-8, with a remedy."""
-    utf16 = number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    encoding = "UTF-16" if utf16 else "LATIN1"
-    convert = f"iconv -f {encoding} -t UTF-8 {name} > NEW"
-    if utf16:
-        return f"{name} is UTF-16, not UTF-8; convert it: {convert}"
+    if number == 1 and (utf16 := utf16_error(name, line)):
+        return utf16
     return (
         f"{name}, line {number}: not UTF-8 (byte 0x{line[error.start]:02x} at byte "
-        f"{error.start + 1} of the line); convert it to UTF-8, if it is Latin-1 by: {convert}"
+        f"{error.start + 1} of the line); convert it to UTF-8, if it is Latin-1 by: "
+        f"iconv -f LATIN1 -t UTF-8 {name} > NEW"
     )
+
+
+def utf16_error(name: str, start: bytes) -> str:
+    """Return the message about a file that starts as UTF-16, with a remedy; else nothing."""
+    if not start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return ""
+    return f"{name} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {name} > NEW"
 
 
 def decode_utf8(name: str, content: bytes) -> str:

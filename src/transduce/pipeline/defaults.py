@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from transduce.config import Recipe, explicit_settings, explicit_values, load_recipe
-from transduce.data.config import CorpusConfig
-from transduce.data.corpus import read_pairs
+from transduce.pipeline.training_pairs import corpus_files
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, EventHandler, LogMessage
 
@@ -63,8 +62,10 @@ _PIECES_A_WORD = 1.3
 _LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
 _SPELLED_WORDS, _SPELLED_CHARACTERS = 1.5, 300
 _MANY_CHARACTERS = 1000  # as Chinese and Japanese have: the rarest are better spelled as bytes
+_MOST_CHARACTERS = 20_000  # counted
 _COVERAGE = 0.9995  # of characters that get a piece then
 _SPECIAL_PIECES = 4  # EOS, UNK, PAD and the space before a text
+_BYTE_PIECES = 256
 _FEWEST_UPDATES = 300
 VALIDATIONS: Final = 25
 R_DROP_EPOCHS: Final = 30
@@ -84,7 +85,7 @@ class CorpusSize(NamedTuple):
     words_a_line: float = math.inf
     """Of the side with more."""
     characters: int = 0
-    """Different ones, of both sides; not counted far beyond `_MANY_CHARACTERS`."""
+    """Different ones, of both sides; not counted far beyond `_MOST_CHARACTERS`."""
 
     @property
     def spells(self) -> bool:
@@ -199,11 +200,12 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
     Raises:
         ValueError: if the corpus cannot be read, or a setting is wrong.
     """
-    corpus = [setting for setting in settings if setting.partition(".")[0].strip() == "data"]
-    data = load_recipe(FALLBACK, corpus).data
-    if not data.files:
+    sections = ("data", "languages")
+    corpus = [setting for setting in settings if setting.partition(".")[0].strip() in sections]
+    named = load_recipe(FALLBACK, corpus)
+    if not named.data.files:
         return RecipeChoice(load_recipe(FALLBACK, settings), "")
-    size = measure_corpus(data)
+    size = measure_corpus(named)
     row = next((row for row in CORPUS_DEFAULTS if size.pairs < row.below), None)
     if row is None:
         large_row = next(r for r in reversed(LARGE_CORPUS_DEFAULTS) if size.pairs >= r.at_least)
@@ -239,25 +241,26 @@ def describe_updates(updates: int, *, per_epoch: int) -> str:
     return f"{updates:,} update{'s' * (updates != 1)}, about {text} epoch{'s' * (text != '1')}"
 
 
-def measure_corpus(data: CorpusConfig) -> CorpusSize:
+def measure_corpus(recipe: Recipe) -> CorpusSize:
     """Count the training pairs, up to those of a large corpus, and estimate their target tokens.
+
+    Only the recipe's files and languages count.
 
     Raises:
         ValueError: if the files cannot be read that far; one line.
     """
     pairs = source_words = words = letters = 0
     characters = set[str]()
-    corpora = [part.train for part in (*data.trained, *data.also)]
-    corpora += [data.train] if data.train else []
-    read = (read_pairs(data.paths(files), not_utf8="drop") for files in corpora)
-    for _, pair in itertools.islice(itertools.chain.from_iterable(read), _LARGEST):
+    corpora = (part.read("drop") for part in corpus_files(recipe) if part.files)
+    read = (pair for _, pair in itertools.chain.from_iterable(corpora) if all(pair))
+    for pair in itertools.islice(read, _LARGEST):  # those of other languages have an empty side
         pairs += 1
         if pairs > _MEASURED:
             continue
         source_words += pair.source.count(" ") + 1
         words += pair.target.count(" ") + 1
         letters += len(pair.target)
-        if len(characters) <= _MANY_CHARACTERS:
+        if len(characters) <= _MOST_CHARACTERS:
             characters.update(pair.source, pair.target)
     pieces = max(_PIECES_A_WORD * words, letters / _LETTERS_A_PIECE)
     measured = min(pairs, _MEASURED)
@@ -299,6 +302,8 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
         and explicit.get("tokenizer.kind", "bpe") in ("bpe", "unigram")
         and positive("tokenizer.vocab_size", row.vocab_size) > _MANY_CHARACTERS
     ):
+        spelled = size.characters + _BYTE_PIECES  # at most; besides, words need pieces
+        settings["tokenizer.vocab_size"] = max(row.vocab_size, spelled + row.vocab_size // 4)
         settings["tokenizer.character_coverage"] = _COVERAGE
         settings["tokenizer.byte_fallback"] = "true"
     return [f"{key}={value}" for key, value in settings.items() if key not in explicit]

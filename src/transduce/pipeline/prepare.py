@@ -45,7 +45,7 @@ from transduce.pipeline.prepared import (
     read_facts,
 )
 from transduce.pipeline.survey import Survey, corpus_sha256, survey_corpus
-from transduce.pipeline.training_pairs import TrainingFiles
+from transduce.pipeline.training_pairs import TrainingPairs
 from transduce.train.events import EventHandler, LogMessage
 
 
@@ -75,7 +75,7 @@ def prepare(
         )
     if recipe.tokenizer.extend and start is None:
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
-    corpus = TrainingFiles(recipe)
+    corpus = TrainingPairs(recipe)
     if cluster:
         corpus = ShardedCorpus(recipe, out, config=cluster, on_event=on_event)
     survey = survey_corpus(recipe, corpus, progress_reporter(on_event, "read"))

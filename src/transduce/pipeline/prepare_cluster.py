@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
@@ -29,7 +28,7 @@ from transduce.data.store import EncodedPairs, PackedRows, PairEncoder, Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.machine import VERSION
 from transduce.pipeline.survey import corpus_sha256
-from transduce.pipeline.training_pairs import CorpusFiles, FirstReading, corpus_files
+from transduce.pipeline.training_pairs import CorpusFiles, FirstReading, TrainingPairs, corpus_files
 from transduce.train.events import EventHandler, LogMessage
 
 SHARDS_FOLDER = ".prepared.shards"
@@ -66,7 +65,7 @@ class CorpusShard:
         return range(first, first + self.rows)
 
 
-class ShardedCorpus:
+class ShardedCorpus(TrainingPairs):
     """The training pairs of a recipe, cleaned and encoded by workers."""
 
     def __init__(
@@ -81,7 +80,8 @@ class ShardedCorpus:
         Raises:
             ValueError: if the corpus cannot be used, or `out` was begun with other options.
         """
-        self._recipe, self._config, self._on_event = recipe, config, on_event
+        super().__init__(recipe)
+        self._config, self._on_event = config, on_event
         self._folder = resolve(str(out / SHARDS_FOLDER))
         settings = {
             f"{section}.{name}": str(value)
@@ -181,7 +181,7 @@ def _load_cleaner(recipe: Recipe) -> ProcessShard:
         cleaned = clean(numbered, max_ratio=data.max_ratio, counts=reading.counts, check=False)
         for line, pair in cleaned:
             pair = shard.files.tagged(pair)
-            reading.note(NumberedPair(line, pair), recipe, _digest)
+            reading.note(NumberedPair(line, pair), recipe)
             texts.append("\t".join(pair))  # a cleaned text has no tab and no line feed
         return _pack(
             lines=np.asarray(reading.lines),
@@ -206,11 +206,6 @@ def _load_encoder(folder: Any, max_pieces: int) -> ProcessShard:
         return _pack_encoded(encoder.encode([*_unpack_text(cleaned, chosen)]))
 
     return process
-
-
-def _digest(text: str) -> int:
-    """A hash that is the same in all processes."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def _unpack_text(cleaned: _Arrays, chosen: Collection[int]) -> Iterator[NumberedPair]:

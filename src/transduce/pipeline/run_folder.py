@@ -29,7 +29,8 @@ _MACHINE = frozenset(
 )
 """Settings of the machine, not of what is learned: a resumed run may change them."""
 
-_CORPUS = ("data.", "tokenizer.", "augment.", "train.seed")  # settings that preparing depends on
+_CORPUS = ("languages.", "data.", "tokenizer.", "augment.", "train.seed")
+"""Settings that preparing depends on."""
 
 
 def has_begun(out: Path) -> bool:

@@ -39,6 +39,27 @@ class CorpusPart(NamedTuple):
     """Line numbers of the training pairs."""
 
 
+class LineSet(Collection[int]):
+    """Line numbers of a corpus, in a byte for each of its lines."""
+
+    def __init__(self, lines: Integer[np.ndarray, " lines"]) -> None:
+        mask = np.zeros(lines.max(initial=0) + 1, dtype=bool)
+        mask[lines] = True
+        self._mask = mask.tobytes()  # an element of it is read faster than one of an array
+
+    def __contains__(self, line: object) -> bool:
+        """Whether a line is in it."""
+        return isinstance(line, int) and line < len(self._mask) and self._mask[line] == 1
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the lines in order."""
+        return map(int, np.flatnonzero(np.frombuffer(self._mask, dtype=bool)))
+
+    def __len__(self) -> int:
+        """Number of lines."""
+        return self._mask.count(1)
+
+
 class Survey(NamedTuple):
     """Results of reading the corpus once."""
 
@@ -47,8 +68,8 @@ class Survey(NamedTuple):
     cleaning: CleaningCounts
     held_out: frozenset[int]
     """Lines of the training files that are held out for validation."""
-    excluded: frozenset[int]
-    """Lines that are not trained on: those, and duplicates."""
+    excluded: "LineSet"
+    """Lines that are not trained on: those, duplicates, and what would leak."""
     validation: tuple[Pair, ...]
     test: tuple[Pair, ...]
     data_sha256: Mapping[str, str]
@@ -193,14 +214,13 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
     if reading.pairs:  # of equal pairs the first stays
         kept[:] = False
         kept[np.unique(np.asarray(reading.pairs), return_index=True)[1]] = True
-    duplicates = rows[~kept].tolist()
-    cleaning.drop_kept("duplicate", duplicates)
+    cleaning.drop_kept("duplicate", rows[~kept].data)
     held_out: frozenset[int] = frozenset()
     also_lines = tuple(line + 1 for line in starts[len(starts) - len(data.also) :])
-    main = range(1, (*also_lines, sys.maxsize)[0])
+    own = rows < (*also_lines, sys.maxsize)[0]
     validation_sizes, validation = _read(recipe, "validation")
     if not validation:
-        candidates = kept & (rows < main.stop)
+        candidates = kept & own
         held_out = hold_out(
             rows[candidates].data,
             sources=np.asarray(reading.sources)[candidates].data,
@@ -210,17 +230,19 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
         held_pairs = list(corpus.read(held_out.__contains__))
         validation = tuple(pair for _, pair in held_pairs)
         validation_sizes = _sizes([line for line, _ in held_pairs], starts)
-        if data.also:
-            leaks = _lines_with(corpus, validation, outside=main).difference(duplicates)
-            cleaning.drop_kept("held out for validation", sorted(leaks))
-            duplicates += leaks
+        kept &= ~np.isin(rows, [*held_out])
+        # With directions any text may be a source.
+        others = LineSet(rows[kept if data.directions else kept & ~own])
+        leaks = _lines_with(corpus, validation, among=others) if others else []
+        cleaning.drop_kept("held out for validation", leaks)
+        kept &= ~np.isin(rows, leaks)
     if not validation:
         raise ValueError(
             "there is nothing to validate on: name files in data.validation, or set data.held_out "
             "above 0"
         )
     test_sizes, test = _read(recipe, "test")
-    sizes = np.subtract(_sizes(rows[kept], starts), _sizes([*held_out], starts)).tolist()
+    sizes = _sizes(rows[kept], starts)
     for part, count in zip(reversed(data.also), reversed(sizes), strict=False):
         if not count:
             raise ValueError(f"data.also: no pair of {part.train[0]} is left to train on")
@@ -229,7 +251,7 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
         corpus=corpus,
         cleaning=cleaning,
         held_out=held_out,
-        excluded=held_out.union(duplicates),
+        excluded=LineSet(rows[~kept]),
         validation=validation,
         test=test,
         data_sha256=corpus_sha256(recipe),
@@ -241,14 +263,16 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
     )
 
 
-def _lines_with(corpus: TrainingPairs, held: Sequence[Pair], *, outside: range) -> set[int]:
-    """The lines outside a range that have a side of a held-out pair, on either side."""
+def _lines_with(
+    corpus: TrainingPairs, held: Sequence[Pair], *, among: Collection[int]
+) -> list[int]:
+    """Those of some lines that have a side of a held-out pair, on either side."""
     known = {fold(side) for pair in held for side in _untagged(pair)}
-    return {
+    return [
         line
-        for line, pair in corpus.read(lambda line: line not in outside)
+        for line, pair in corpus.read(among.__contains__)
         if not known.isdisjoint(map(fold, _untagged(pair)))
-    }
+    ]
 
 
 def _untagged(pair: Pair) -> Pair:
@@ -299,7 +323,8 @@ def _read(
     for part in corpus_files(recipe):
         files, before = recipe.data.paths(getattr(part.config, name, ())), len(pairs)
         texts = read_pairs(files, languages=part.codes) if files else ()
-        pairs += (part.tagged(pair) for _, pair in texts)
+        # A line feed, as CSV and XML may have within a text, would be the end of a line.
+        pairs += (part.tagged(Pair(*(s.replace("\n", " ") for s in pair))) for _, pair in texts)
         sizes.append(len(pairs) - before)
     return sizes, tuple(pairs)
 

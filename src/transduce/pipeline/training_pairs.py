@@ -7,8 +7,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 from transduce.config import Recipe
 from transduce.corpus_check.fingerprint import CorpusProfile, EvenSample, fold, profile_pairs
@@ -68,69 +69,46 @@ class FirstReading:
     pairs: "array[int]" = field(default_factory=lambda: array("q"))
     """Hashes of the pairs; empty if duplicates are kept."""
 
-    def note(self, numbered: NumberedPair, recipe: Recipe, digest: Callable[[str], int]) -> None:
+    def note(self, numbered: NumberedPair, recipe: Recipe) -> None:
         """Note a pair, with the hashes that the recipe needs."""
         data, (line, pair) = recipe.data, numbered
         self.lines.append(line)
         if data.directions and not data.validated:  # a text may be on either side
-            self.sources.append(min(digest(fold(without_tag(side))) for side in pair))
+            self.sources.append(min(_digest(fold(without_tag(side))) for side in pair))
         elif not data.validated:
-            self.sources.append(digest(fold(pair.source)))
+            self.sources.append(_digest(fold(pair.source)))
         if data.duplicates == "drop":
-            self.pairs.append(digest("\t".join(pair)))
+            self.pairs.append(_digest("\t".join(pair)))
 
 
-@runtime_checkable
-class TrainingPairs(Protocol):
-    """Reads the cleaned training pairs of a recipe."""
-
-    def scan(self, progress: Callable[[int], None]) -> tuple[FirstReading, CorpusProfile]:
-        """Read all pairs for the first time."""
-        ...
-
-    def read(self, only: Callable[[int], bool]) -> Iterator[NumberedPair]:
-        """Read pairs again. `only` is called with each line number in order, dropped or not."""
-        ...
-
-    def keep_tokenizer(
-        self, train: Callable[[], Tokenizer], characters: Sequence[set[str]]
-    ) -> Tokenizer:
-        """Train the tokenizer, unless an interrupted call has; `train` collects the characters."""
-        ...
-
-    def write_store(
-        self,
-        folder: Path,
-        tokenizer: Tokenizer,
-        excluded: Collection[int],
-        progress: Callable[[int], None],
-    ) -> Store:
-        """Encode the pairs and write a store, without the excluded lines."""
-        ...
+def _digest(text: str) -> int:
+    """A hash that is the same in all processes."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-@dataclass(frozen=True)
-class TrainingFiles:
-    """Reads and cleans the training files of a recipe each time."""
+class TrainingPairs:
+    """The training pairs of a recipe, read and cleaned each time."""
 
-    recipe: Recipe
+    def __init__(self, recipe: Recipe) -> None:
+        """Read nothing yet."""
+        self._recipe = recipe
 
     def scan(self, progress: Callable[[int], None]) -> tuple[FirstReading, CorpusProfile]:
-        """Read all pairs for the first time."""
+        """Read all pairs for the first time; `progress` is called with each line number."""
         reading, spread = FirstReading(), EvenSample()
         for numbered in spread.sample(self._cleaned(reading.counts, reading.starts)):
-            reading.note(numbered, self.recipe, hash)
+            reading.note(numbered, self._recipe)
             progress(numbered.line)
         return reading, profile_pairs(spread.pairs)
 
     def read(self, only: Callable[[int], bool]) -> Iterator[NumberedPair]:
-        """Read some lines again."""
+        """Read pairs again. `only` is called with each line number in order, dropped or not."""
         return self._cleaned(CleaningCounts(), [], only)
 
     def keep_tokenizer(
         self, train: Callable[[], Tokenizer], characters: Sequence[set[str]]
     ) -> Tokenizer:
-        """Train the tokenizer."""
+        """Train the tokenizer, unless an interrupted call has; `train` collects the characters."""
         return train()
 
     def write_store(
@@ -140,8 +118,8 @@ class TrainingFiles:
         excluded: Collection[int],
         progress: Callable[[int], None],
     ) -> Store:
-        """Encode the pairs and write a store."""
-        max_pieces = self.recipe.data.max_pieces
+        """Encode the pairs and write a store, without the excluded lines."""
+        max_pieces = self._recipe.data.max_pieces
         pairs = self.read(lambda line: line not in excluded)
         return Store.write(
             folder, pairs, tokenizer=tokenizer, max_pieces=max_pieces, progress=progress
@@ -151,7 +129,7 @@ class TrainingFiles:
         self, counts: CleaningCounts, starts: list[int], only: Callable[[int], bool] | None = None
     ) -> Iterator[NumberedPair]:
         """The cleaned pairs; `starts` receives the line before each direction's first."""
-        data, parts = self.recipe.data, corpus_files(self.recipe)
+        data, parts = self._recipe.data, corpus_files(self._recipe)
 
         def numbered() -> Iterator[NumberedPair]:
             last = 0

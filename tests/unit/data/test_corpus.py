@@ -4,6 +4,7 @@ import gzip
 import json
 from array import array
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -149,12 +150,44 @@ def test_line_that_is_not_utf8_is_named(tmp_path: Path):
         list(read_pairs(files))
 
 
-@pytest.mark.parametrize(("line", "columns"), [("two", 1), ("two\tzwei\tdeux", 3), ("", 1)])
-def test_tsv_line_without_two_columns_is_named(tmp_path: Path, line: str, columns: int):
+@pytest.mark.parametrize(
+    ("line", "columns", "remedy"),
+    [("two", 1, "them$"), ("two\tzwei\tdeux", 3, "them; to keep two: cut -f 1,2 ")],
+)
+def test_tsv_line_without_two_columns_is_named(
+    tmp_path: Path, line: str, columns: int, remedy: str
+):
     file = write(tmp_path / "a.tsv", f"one\teins\n{line}\n".encode())
 
-    with pytest.raises(ValueError, match=rf"a\.tsv, line 2: {columns} columns"):
+    with pytest.raises(ValueError, match=rf"a\.tsv, line 2: {columns} columns .*{remedy}"):
         list(read_pairs([file]))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("a.tsv", "a\tb"), ("a.jsonl", '{"source": "a", "target": "b"}')]
+)
+def test_a_blank_line_is_an_empty_pair(tmp_path: Path, name: str, line: str):
+    file = write(tmp_path / name, f"{line}\n\n{line}\n\n".encode())
+    counts = CleaningCounts()
+
+    kept = [*clean(read_pairs([file]), max_ratio=4.0, counts=counts)]
+
+    assert kept == [(1, ("a", "b")), (3, ("a", "b"))]
+    assert counts.dropped == {"empty on both sides": 2}
+
+
+@pytest.mark.parametrize("not_utf8", ["refuse", "drop"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_is_refused_with_a_remedy(
+    tmp_path: Path, encoding: str, not_utf8: Literal["refuse", "drop"]
+):
+    text = "\ufeffa dog\n\u4e0a\n"  # a byte of U+4E0A is that of a line feed
+    files = two(tmp_path, text.encode(encoding), b"eins\nzwei\n")
+
+    with pytest.raises(
+        ValueError, match=r"a\.en is UTF-16, not UTF-8; convert it: iconv -f UTF-16"
+    ):
+        list(read_pairs(files, not_utf8=not_utf8))
 
 
 @pytest.mark.parametrize("sides", [1, 2])

@@ -54,6 +54,13 @@ def test_xliff(tmp_path: Path) -> None:
     assert pairs(tmp_path / "a.xliff", XLIFF_2) == [("A dog", "Ein Hund")]
 
 
+def test_codes_of_three_letters_name_the_same_languages(tmp_path: Path) -> None:
+    content = TMX.replace('"de-DE"', '"deu"').replace('"en-GB"', '"eng"')
+
+    assert pairs(tmp_path / "a.tmx", content, ("en", "de")) == [("A dog &", "Ein Hund")]
+    assert pairs(tmp_path / "a.tmx", TMX, ("eng", "ger")) == [("A dog &", "Ein Hund")]
+
+
 @pytest.mark.parametrize("content", [TBX_2, TBX_3])
 def test_the_first_terms_of_a_concept_in_tbx(tmp_path: Path, content: str) -> None:
     assert pairs(tmp_path / "a.tbx", content, ("en", "de")) == [("dog", "Hund")]
@@ -106,6 +113,11 @@ def test_csv(tmp_path: Path) -> None:
     assert pairs(file, 'A,"B, ""c"""\r\n\r\n"D\nE",F') == [("A", 'B, "c"'), ("D\nE", "F")]
     assert pairs(file, "\ufeffA;B\n") == [("A", "B")]
     assert pairs(file, "\ufeff\r\n\nA;B\n") == [("A", "B")]
+    assert pairs(file, "He came; she left.,Ja\nA,B\n") == [("He came; she left.", "Ja"), ("A", "B")]
+    assert pairs(file, "A, b;B\nC;D, d\n") == [("A, b", "B"), ("C", "D, d")]
+    assert pairs(file, "A;b,B\n") == [("A", "b,B")]
+    assert pairs(file, 'A,"B;\nb"\n') == [("A", "B;\nb")]
+    assert pairs(file, "id;de;en\n1;Hund, der;dog\n", ("en", "de")) == [("dog", "Hund, der")]
     named = "id,de,en\n1,Hund,dog\n"
     assert pairs(file, named, ("en", "de")) == [("dog", "Hund")]
     assert pairs(file, "target,x,source\nHund,,dog\n") == [("dog", "Hund")]
@@ -142,6 +154,8 @@ def test_json_lines(tmp_path: Path) -> None:
         ("a.csv", 'a,"b\n', "not CSV in UTF-8: unexpected end of data"),
         ("a.csv", b"a,\xff\n", "not CSV in UTF-8: 'utf-8' codec"),
         ("a.csv", "", "no line to read"),
+        ("a.json", "[]", r"a.json: .json is no format of pairs: convert it to TSV, .tmx"),
+        ("a.parquet", "PAR1", "a.parquet: .parquet is no format of pairs"),
         ("a.jsonl", "[1]\n", 'line 1: expected an object with texts "source" and "target" or'),
         ("a.jsonl", '{"source": 1, "target": "B"}', "line 1: expected an object with texts"),
         ("a.jsonl", "{\n", "line 1: not a JSON object"),

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,8 +12,9 @@ from tests.conftest import Transduce
 from tests.sentences import sentences, write_sides
 
 from transduce.config import load_recipe, shipped_recipes
-from transduce.data.config import CorpusConfig
+from transduce.data.config import CorpusConfig, Languages
 from transduce.data.corpus import Pair
+from transduce.data.tokenizer import Tokenizer
 from transduce.pipeline import defaults
 from transduce.pipeline.defaults import (
     CORPUS_DEFAULTS,
@@ -32,26 +34,43 @@ def corpus(tmp_path: Path) -> str:
     return f'data.train=["{source}", "{target}"]'
 
 
+def measured(*files: Path, source: str = "source", target: str = "target") -> CorpusSize:
+    """The size of a corpus."""
+    corpus = CorpusConfig(train=tuple(map(str, files)))
+    languages = Languages(source=source, target=target)
+    return measure_corpus(replace(load_recipe("tiny"), data=corpus, languages=languages))
+
+
 def chosen(
     monkeypatch: pytest.MonkeyPatch, corpus: str, *settings: str, pairs: int, tokens: int
 ) -> RecipeChoice:
     """The choice for a corpus of another size than the one that is there."""
-    monkeypatch.setattr(defaults, "measure_corpus", lambda data: CorpusSize(pairs, tokens))
+    monkeypatch.setattr(defaults, "measure_corpus", lambda recipe: CorpusSize(pairs, tokens))
     return recipe_for_corpus([corpus, *settings])
 
 
 def test_pairs_are_counted_and_target_tokens_estimated(tmp_path: Path):
     files = write_sides(tmp_path, "train", [Pair("a", "Ein Hund läuft."), Pair("b", "Ja.")])
 
-    size = measure_corpus(CorpusConfig(train=tuple(map(str, files))))
+    size = measured(*files)
 
     assert size[:2] == (2, round(1.3 * 4) + 2)
+
+
+def test_files_that_name_languages_are_measured_in_those_of_the_run(tmp_path: Path):
+    rows = [{"en": "a", "de": "ein Hund"}, {"en": "b", "de": ""}]
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    assert measured(file, source="en", target="de")[:2] == (1, round(1.3 * 2) + 1)
+    settings = [f'data.train=["{file}"]', 'languages.source="en"', 'languages.target="de"']
+    assert recipe_for_corpus(settings).summary.startswith("1 pairs: ")
 
 
 def test_where_no_spaces_stand_letters_are_counted(tmp_path: Path):
     files = write_sides(tmp_path, "train", [Pair("a small dog", "的" * 60)])
 
-    assert measure_corpus(CorpusConfig(train=tuple(map(str, files))))[:2] == (1, 11)
+    assert measured(*files)[:2] == (1, 11)
 
 
 @pytest.fixture
@@ -88,8 +107,8 @@ def test_sentences_without_spaces_are_not_spelled(tmp_path: Path):
 
 @pytest.fixture
 def chinese(tmp_path: Path) -> str:
-    """A corpus of 1,200 Chinese characters, in lines of ten."""
-    lines = ["".join(chr(0x4E00 + i + j) for j in range(10)) for i in range(0, 1200, 10)]
+    """A corpus of 1,400 Chinese characters, in lines of ten."""
+    lines = ["".join(chr(0x4E00 + i + j) for j in range(10)) for i in range(0, 1400, 10)]
     source, target = write_sides(tmp_path, "chinese", [Pair("a dog", line) for line in lines])
     return f'data.train=["{source}", "{target}"]'
 
@@ -99,7 +118,8 @@ def test_of_many_characters_the_rarest_are_spelled_as_bytes(chinese: str, corpus
 
     assert choice.recipe.tokenizer.byte_fallback
     assert choice.recipe.tokenizer.character_coverage == 0.9995
-    assert "1500 pieces (rare ones of" in choice.summary.replace(",", "")
+    assert "pieces (rare ones of the many characters" in choice.summary
+    Tokenizer.train(["a dog", *(chr(0x4E00 + i) for i in range(1400))], choice.recipe.tokenizer)
     assert not recipe_for_corpus([corpus]).recipe.tokenizer.byte_fallback
 
 
@@ -124,7 +144,7 @@ def test_no_more_is_read_than_decides(tmp_path: Path, monkeypatch: pytest.Monkey
     source, target = write_sides(tmp_path, "train", sentences(5))
     target.write_text(target.read_text() + "a line too many\n")
 
-    assert measure_corpus(CorpusConfig(train=(str(source), str(target)))).pairs == 3
+    assert measured(source, target).pairs == 3
 
 
 @pytest.mark.parametrize(
@@ -167,7 +187,7 @@ def test_words_are_counted_in_no_more_pairs_than_the_table_needs(
     monkeypatch.setattr(defaults, "_MEASURED", 2)
     files = write_sides(tmp_path, "train", [Pair("a", "Ein Hund läuft.")] * 5)
 
-    assert measure_corpus(CorpusConfig(train=tuple(map(str, files))))[:3] == (5, 10, 3.0)
+    assert measured(*files)[:3] == (5, 10, 3.0)
 
 
 @pytest.mark.parametrize("length", ["train.epochs=3", "train.time=9m"])
@@ -313,7 +333,7 @@ def test_a_setting_that_cannot_be_has_its_own_error(corpus: str, setting: str):
 def test_a_line_that_is_not_utf8_is_left_to_the_reading(tmp_path: Path):
     files = write_sides(tmp_path, "train", [Pair("A dog.", "sch\udcf6n"), Pair("B", "C")])
 
-    assert measure_corpus(CorpusConfig(train=tuple(map(str, files)))).pairs == 2
+    assert measured(*files).pairs == 2
 
 
 def test_without_a_corpus_there_is_nothing_to_say():

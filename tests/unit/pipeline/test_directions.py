@@ -31,7 +31,7 @@ from transduce.pipeline.prepare import prepare
 from transduce.pipeline.prepared import Prepared
 from transduce.pipeline.run import run_recipe
 from transduce.pipeline.survey import survey_corpus
-from transduce.pipeline.training_pairs import TrainingFiles
+from transduce.pipeline.training_pairs import TrainingPairs
 from transduce.search.config import SearchConfig
 from transduce.serve.model_registry import load_models
 from transduce.serve.settings import ServerSettings
@@ -193,7 +193,7 @@ def test_weights_are_passes_whatever_the_temperature(further: Prepared, folder: 
 
 def test_the_vocabulary_reads_further_corpora_as_often_as_training(folder: Path):
     weighted = recipe(folder, "data.duplicates=keep", FURTHER)
-    survey = survey_corpus(weighted, TrainingFiles(weighted), lambda line: None)
+    survey = survey_corpus(weighted, TrainingPairs(weighted), lambda line: None)
 
     lines = Counter(line > 420 for line, _ in survey.vocabulary_sample())
     texts = [pair.source for line, pair in survey.vocabulary_sample() if 420 < line < 428]
@@ -223,6 +223,30 @@ def test_text_held_out_of_a_direction_is_in_no_further_corpus(folder: Path, tmp_
     assert len(run.validation) == 21
     assert held.isdisjoint(side for pair in pairs for side in (pair.source[6:], pair.target))
     assert len(pairs) > 500
+
+
+def test_text_held_out_of_a_direction_is_trained_on_in_none(tmp_path: Path):
+    sides = {
+        "en": [f"{DIGITS[i % 10]} {DIGITS[i // 10]}" for i in range(100) for _ in "abc"],
+        "de": [f"{ZIFFERN[i % 10]} {ZIFFERN[i // 10]} {x}" for i in range(100) for x in "abc"],
+    }
+    write(tmp_path, "train", sides)
+    tables = [
+        f'{{source="{source}", target="{target}", train=["train.{source}", "train.{target}"]}}'
+        for source, target in (("en", "de"), ("de", "en"))
+    ]
+    settings = [f"data.directions=[{', '.join(tables)}]", f"data.folder={tmp_path}"]
+
+    run = prepare(
+        load_recipe("tiny", [*settings, "tokenizer.vocab_size=90", "data.held_out=20"]),
+        tmp_path / "run",
+        on_event=str,
+    )
+
+    held = {side for pair in run.validation for side in (pair.source[6:], pair.target)}
+    pairs = [run.store.pair(index) for index in range(len(run.store))]
+    assert held.isdisjoint(side for pair in pairs for side in (pair.source[6:], pair.target))
+    assert sum(part.pairs for part in run.directions) == len(pairs) > 400
 
 
 def test_a_mixture_uses_all_pairs_before_any_again_and_resumes():

@@ -16,7 +16,7 @@ from tests.conftest import made
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import Recipe, load_recipe
 from transduce.corpus_check.fingerprint import fold
-from transduce.data.config import TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.corpus import Pair
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
@@ -24,6 +24,7 @@ from transduce.model.config import ModelConfig
 from transduce.pipeline import prepare, survey
 from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.prepared import Prepared, check_positions
+from transduce.pipeline.run_folder import prepare_run
 from transduce.train.events import Event, LogMessage
 
 SETTINGS = (
@@ -204,6 +205,35 @@ def test_no_held_out_source_is_trained_on_in_other_case_or_punctuation(tmp_path:
     assert held
     assert {held.count(source) for source in held} == {2}
     assert not any("stand in training too" in note for note in notes)
+
+
+def test_a_line_feed_within_validation_text_ends_no_line(tmp_path: Path):
+    recipe = a_corpus(tmp_path, pairs=60)
+    file = tmp_path / "dev.csv"
+    file.write_text('"bread\nis there","Brot\nist\nda"\nbread,Brot\n', encoding="utf-8")
+    recipe = replace(recipe, data=replace(recipe.data, validation=(str(file),)))
+
+    prepared = prepare.prepare(recipe, tmp_path / "run", on_event=lambda _: None)
+
+    assert prepared.validation == (Pair("bread is there", "Brot ist da"), Pair("bread", "Brot"))
+
+
+def test_a_corpus_of_the_other_direction_is_prepared_anew(tmp_path: Path):
+    file = tmp_path / "a.csv"
+    rows = "".join(f"{pair.source},{pair.target}\n" for pair in map(a_pair, range(60)))
+    file.write_text(f"en,de\n{rows}", encoding="utf-8")
+    recipe, notes = a_corpus(tmp_path, pairs=60), list[str]()
+
+    for source, target in (("en", "de"), ("de", "en"), ("de", "en")):
+        turned = replace(
+            recipe,
+            languages=Languages(source=source, target=target),
+            data=replace(recipe.data, train=(str(file),)),
+        )
+        prepared = prepare_run(turned, tmp_path / "run", on_event=saying(notes))
+        assert ("bread" in prepared.store.pair(0).source) == (source == "en")
+
+    assert sum("prepared already" in note for note in notes) == 1
 
 
 def test_too_few_pairs_are_said_unless_training_starts_from_a_model(
