@@ -24,8 +24,6 @@ from transduce.serve.app import make_app
 from transduce.serve.model_registry import Direction, ModelRegistry, make_direction
 from transduce.serve.settings import ServerSettings
 
-NAMES = {"en": "English", "de": "German", "fr": "French", "pt": "Portuguese"}
-
 
 class Loud(Translator):
     """Says every sentence in capitals, behind the code of its target; the k-th best ends in k."""
@@ -66,7 +64,7 @@ class Loud(Translator):
             self._translation(text, start, nbest) for text, start in zip(given, prefix, strict=True)
         ]
 
-    def alignment(self, translation: Translation) -> str:
+    def alignment(self, translation: Translation, *, text: str | None = None) -> str:
         return " ".join(f"{n}-{n}" for n in range(len(translation.source.split())))
 
     def _translation(self, text: str, prefix: str, nbest: int) -> Translation:
@@ -88,12 +86,7 @@ def bundle_of(
     return Bundle(
         model=model,
         tokenizer=tokenizer,
-        languages=Languages(
-            source=source,
-            target=target,
-            source_name=NAMES.get(source, ""),
-            target_name=NAMES.get(target, ""),
-        ),
+        languages=Languages(source=source, target=target),
         search=SearchConfig(beam=2, max_source=40),
         provenance=Provenance(recipe=recipe),
     )
@@ -209,7 +202,7 @@ def serving(
     registry = ModelRegistry(
         [
             direction_of(
-                bundle_of(*pair.split("-"), tokenizer=tokenizer, model=model), voice, settings
+                bundle_of(*pair.split("-", 1), tokenizer=tokenizer, model=model), voice, settings
             )
             for pair, voice in loud.items()
         ]

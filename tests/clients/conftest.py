@@ -99,6 +99,7 @@ def bundle() -> Bundle:
         model.embedding.weight *= 3.0  # it prefers some pieces clearly
     bundle = bundle_of("en", "de", tokenizer=tokenizer, model=model)
     bundle.search = replace(bundle.search, extra=8)
+    bundle.languages = replace(bundle.languages, source_name="English", target_name="German")
     return bundle
 
 

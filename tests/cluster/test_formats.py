@@ -25,7 +25,7 @@ from transduce.io.streams import compressed_stream, read_lines
 def converted(source: Path, out: Path, *, field: str = "text") -> list[Path]:
     """Write the shards of all files, with texts in upper case; return their files in order."""
     shards: list[Shard] = []
-    for address, name in find_inputs(str(source)):
+    for address, name in find_inputs(str(source), output=resolve(str(out))):
         shards += scan_file(address, name, field=field, shard_rows=7, first_number=len(shards))[1]
     out.mkdir()
     for shard in shards:
@@ -93,12 +93,31 @@ def test_any_address_of_fsspec_is_read():
     (folder / "b.txt").write_bytes(b"b\nc\n")
     (folder / "a.en").write_bytes(b"a\n")
     (folder / "README.md").write_bytes(b"about\n")
+    (folder / "out" / "a.en").write_bytes(b"A\n")
 
-    inputs = find_inputs("memory://corpus")
+    inputs = find_inputs("memory://corpus", output=folder / "out")
 
     assert [name for _, name in inputs] == ["a.en", "b.txt"]
     (shard,) = scan_file(*inputs[1], field="text", shard_rows=5, first_number=0)[1]
     assert read_rows(shard, field="text")[0] == ["b", "c"]
+
+
+@pytest.mark.parametrize("pattern", [".", "**/*.txt"])
+def test_an_output_inside_the_input_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("corpus/a.txt", "translated/corpus/a-00000-of-00001.txt"):
+        Path(name).parent.mkdir(parents=True)
+        Path(name).write_text("a\n")
+    Path("link").symlink_to("translated")
+
+    for output in ("later", "translated", "link"):
+        names = [name for _, name in find_inputs(pattern, output=resolve(output))]
+
+        assert (len(names) == 1) == (output != "later"), names
+    with pytest.raises(ValueError, match="names no files outside the output folder"):
+        find_inputs(pattern, output=resolve("."))
 
 
 @pytest.mark.parametrize(
@@ -153,8 +172,9 @@ def test_repeated_texts_may_be_a_dictionary(tmp_path: Path):
 def test_only_the_state_of_a_data_set_names_its_files(tmp_path: Path):
     (tmp_path / "a.txt").write_text("a\n")
     (tmp_path / "state.json").write_text("[]")  # of another program
+    out = resolve(str(tmp_path / "out"))
 
-    assert [name for _, name in find_inputs(str(tmp_path))] == ["a.txt"]
+    assert [name for _, name in find_inputs(str(tmp_path), output=out)] == ["a.txt"]
     (tmp_path / "dataset_info.json").write_text("{}")
     with pytest.raises(ValueError, match=r"state.json is damaged: save the data set again"):
-        find_inputs(str(tmp_path))
+        find_inputs(str(tmp_path), output=out)

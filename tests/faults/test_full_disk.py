@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import resource
 import sys
 from collections.abc import Callable
@@ -190,6 +191,19 @@ def test_a_translation_that_cannot_be_written_leaves_the_old_file(
 
     assert transduce(*words).code == 0
     assert names(out.parent) == {"b.txt"}
+
+
+@pytest.mark.parametrize("command", ["--version", "relabel model --source-lang en"])
+def test_a_full_disk_behind_stdout_is_one_line(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
+):
+    monkeypatch.chdir(model.parent)
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        code = main(command.split())
+
+    assert code == 1
+    assert re.fullmatch(r"transduce: (stdout: )?No space left on device\n", capfd.readouterr().err)
 
 
 FEW = (

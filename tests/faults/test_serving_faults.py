@@ -71,7 +71,7 @@ def running(model: Path, log: Path, *options: str) -> Generator[Server]:
         )
     try:
         until = time.monotonic() + 120
-        while not (match := re.search(r"ready at http://127\.0\.0\.1:(\d+)/", log.read_text())):
+        while not (match := re.search(r"ready at http://[^/]+:(\d+)/", log.read_text())):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -419,7 +419,21 @@ def test_an_address_has_a_number_of_connections(model: Path, tmp_path: Path) -> 
         assert server.raw(closing).startswith(b"HTTP/1.1 200 ")
 
 
-def test_behind_a_trusted_proxy_the_client_is_the_one_it_names(model: Path, tmp_path: Path) -> None:
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+NO_IPV6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::", marks=NO_IPV6)])
+def test_behind_a_trusted_proxy_the_client_is_the_one_it_names(
+    model: Path, tmp_path: Path, host: str
+) -> None:
     def status(server: Server, client: str) -> int:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
         headers = {"Content-Type": "application/json", "X-Forwarded-For": client}
@@ -429,7 +443,7 @@ def test_behind_a_trusted_proxy_the_client_is_the_one_it_names(model: Path, tmp_
         finally:
             connection.close()
 
-    options = ("--engine", "torch", "--req-limit", "1")
+    options = ("--engine", "torch", "--req-limit", "1", "--host", host)
     with running(model, tmp_path / "a", *options, "--trusted-proxy", "127.0.0.1") as server:
         assert [status(server, name) for name in ("10.0.0.1", "10.0.0.2", "10.0.0.1")] == [
             *(200, 200, 429)

@@ -139,7 +139,7 @@ def test_preparing_says_what_it_finds_and_what_it_chose(transduce: Transduce, co
     lines = result.err.splitlines()
     assert result.code == 0, result.err
     assert lines[0].startswith(
-        "438 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07 and R-Drop 2, updates for 120 "
+        "437 pairs: 4+4 layers of width 128, 97 pieces, dropout 0.07 and R-Drop 2, updates for 120 "
         "epochs, at least 300, "
     )
     assert lines[1].startswith("kept 435 pairs; dropped 3 (")

@@ -10,8 +10,10 @@ import pytest
 from tests.conftest import SMALL, Run, Transduce, refuses
 from tests.sentences import sentences
 
+from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
 from transduce.data.corpus import Pair
+from transduce.data.languages import LanguagePair
 from transduce.io.atomic_folder import CARD, check_folder, sha256
 from transduce.serve.app import make_app
 from transduce.serve.model_registry import load_models
@@ -149,6 +151,21 @@ def test_relabel_keeps_what_it_is_not_given(model: Path, transduce: Transduce) -
     refused = transduce("relabel", model, "--target-lang", "fr")
     refuses(refused, f"{model / CARD}, line 1: not UTF-8")
     assert transduce("translate", model, stdin=b"1 2\n").code == 0
+
+
+def test_relabel_renames_the_source_of_several_directions(
+    model: Path, transduce: Transduce
+) -> None:
+    bundle = Bundle.load(model)
+    pairs = (("source", "de"), ("source", "fr"), ("de", "source"))
+    bundle.directions = tuple(LanguagePair(*pair) for pair in pairs)
+    bundle.save(model)
+
+    result = transduce("relabel", model, "--source-lang", "en")
+
+    assert result.code == 0, result.err
+    assert [str(pair) for pair in Bundle.load(model).directions] == ["en-de", "en-fr", "de-source"]
+    refuses(transduce("relabel", model, "--target-lang", "nl"), "leave out --target-lang")
 
 
 def test_relabel_leaves_an_unfinished_run_alone(model: Path, transduce: Transduce) -> None:

@@ -110,7 +110,10 @@ def test_a_glossary_is_honoured_and_reported(translated: Transduce, tmp_path: Pa
     assert result.err.endswith("glossary: 3 of 3 terms applied\n")
 
 
-def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tmp_path: Path):
+def test_lines_of_a_memory_replace_the_models(
+    run: Run, transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from transduce.inference.translator import Translator
     from transduce.memory.store import Entry, TranslationMemory
     from transduce.memory.tmx import tmx_lines
 
@@ -126,13 +129,22 @@ def test_lines_of_a_memory_replace_the_models(run: Run, transduce: Transduce, tm
     def translated(*words: object) -> CommandResult:
         return transduce("translate", model, *words, stdin=LINES.encode())
 
-    plain, result = texts(translated()), translated("--memory", store)
+    plain, given = texts(translated()), list[str]()
+    with monkeypatch.context() as watched:
+        decode = Translator.decode
+        watched.setattr(
+            Translator,
+            "decode",
+            lambda self, lines, **named: given.extend(lines) or decode(self, lines, **named),
+        )
+        result = translated("--memory", store)
     rows = objects(translated("--memory", store, "--json"))
 
     assert texts(result) == ["stored", "", plain[2], "in context"]
+    assert [line for line in given if line] == ["4 0 1 2"]
     assert result.err.endswith("translation memory: 2 lines\n")
     assert rows[0]["memory"] == {"score": 100, "in_context": False, "origin": "correction"}
-    assert (rows[0]["pieces"], rows[2]["memory"]) == ([], None)
+    assert (rows[0]["source"], rows[0]["pieces"], rows[2]["memory"]) == ("1 2 3", [], None)
     assert texts(translated("--memory", tmx)) == ["stored", *plain[1:]]
 
     page = b"<p>1 2 3. <b>0 3</b></p><p>0 3</p>"

@@ -13,7 +13,7 @@ from tests.unit.inference.engines.conftest import PLAIN_SHAPE, bundle_of, lively
 from transduce.bundle.bundle import Bundle
 from transduce.inference.engines.ct2_model import Shortlist
 from transduce.inference.engines.native_engine import NativeEngine
-from transduce.inference.engines.native_library import load_search
+from transduce.inference.engines.native_library import LONGEST, load_search
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
 from transduce.search.config import DecodingConstraints, Request, SearchConfig
@@ -236,6 +236,22 @@ def test_what_it_does_not_do_it_names(corpus: Corpus):
     assert learned.search([], SearchConfig()) == []
     ((longest, *_),) = learned.search([Request((5,) * 60)], SearchConfig(beam=1))
     assert len(longest.ids) <= 61
+
+
+def test_a_high_limit_reserves_no_memory_that_nothing_needs(corpus: Corpus):
+    bundle = make_bundle(corpus, output_bias=True)
+    with torch.no_grad():
+        bundle.model.output_bias[0] = 99.0  # EOS
+    engine = NativeEngine(bundle.weights.to_numpy())
+    limit = DecodingConstraints(max_length=10**9)
+
+    ((best,),) = engine.search([Request((5,))], SearchConfig(beam=1), limit)
+
+    assert best.ids == (0,)
+    assert len(engine._model._positions) == LONGEST
+    assert "more than 16384 pieces" in engine.unsupported_reason(
+        [Request((5,) * LONGEST)], SearchConfig(), limit
+    )
 
 
 def test_a_shape_of_the_paper_is_supported():

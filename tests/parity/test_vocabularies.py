@@ -23,8 +23,9 @@ from transduce.data.tokenizer import Tokenizer
 from transduce.export.argos import why_not as why_not_argos
 from transduce.export.marian import why_not as why_not_huggingface
 from transduce.export.proof import prove_ctranslate2
-from transduce.inference.engines.ct2_model import write_ctranslate2
+from transduce.inference.engines.ct2_model import FILES, write_ctranslate2
 from transduce.inference.translator import Translator
+from transduce.io.atomic_folder import check_replaceable
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.paper.architecture import take_apart
@@ -94,6 +95,7 @@ def test_both_engines_translate_alike_with_each_tying(
     loaded = Bundle.load(tmp_path / "model")
 
     write_ctranslate2(loaded, tmp_path / "ct2")
+    check_replaceable(tmp_path / "ct2", FILES)  # the export can be repeated
     proof = prove_ctranslate2(loaded, tmp_path / "ct2", SENTENCES)
     torch_translations, ct2_translations = (
         Translator.load(tmp_path / "model", engine=engine).translate(SENTENCES, num_beams=3)

@@ -176,6 +176,14 @@ class Bundle:
     def model(self, model: "Transformer") -> None:
         self.weights = model
 
+    def relabel(self, languages: Languages) -> None:
+        """Correct the languages; the targets of several directions stay, as tags name them."""
+        renamed = {self.languages.source: languages.source}
+        self.directions = tuple(
+            pair._replace(source=renamed.get(pair.source, pair.source)) for pair in self.directions
+        )
+        self.languages = languages
+
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write the bundle atomically, with a generated model card unless `card` is one.
 

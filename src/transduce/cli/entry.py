@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -47,10 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _COMPILER_LOG.addHandler(_StderrHandler())
         _COMPILER_LOG.setLevel(logging.INFO)
     try:
-        return exit_code(run, command=arguments[0])
+        return exit_code(run, command=arguments[0]) or exit_code(_flush, command=arguments[0])
     finally:
         signal.signal(signal.SIGTERM, previous_handler)
-        _flush()
+        with suppress(OSError):
+            _flush()
 
 
 def exit_code(run: Callable[[], object], *, command: str) -> int:
@@ -142,5 +144,8 @@ def _flush() -> None:
     """Flush stdout; a reader that closed the pipe is not an error."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        if not isinstance(error, BrokenPipeError):
+            error.filename = "stdout"
+            raise

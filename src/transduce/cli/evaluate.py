@@ -181,6 +181,7 @@ def _output(
             scoring=scoring,
             as_is=inputs.as_is,
             scores_only=scores_only,
+            fallback_language=file_language(inputs.target),
         )
     else:
         output = SystemOutput(System(name, texts[inputs.hypotheses]))

@@ -35,7 +35,12 @@ def relabel(
         raise ValueError(f"the training of {model} is unfinished: relabel the finished model")
     bundle = Bundle.load(folder)
     card = edited_card(folder, bundle)
-    bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
+    if bundle.directions and target_lang is not None:
+        raise ValueError(
+            f"{folder} has several directions, whose targets follow its tags: leave out "
+            f"--target-lang"
+        )
+    bundle.relabel(bundle.languages.with_codes(source=source_lang, target=target_lang))
     bundle.save(folder, card=card)
     print_stdout(f"{folder} translates {bundle.languages.source} to {bundle.languages.target}")
     if card is not None:

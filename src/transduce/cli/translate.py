@@ -39,6 +39,7 @@ from transduce.io.streams import open_lines, open_output, split_compression
 from transduce.train.events import describe_duration
 
 if TYPE_CHECKING:
+    from transduce.bundle.bundle import Bundle
     from transduce.inference.engines.ct2_runtime import Plan
     from transduce.inference.glossary import Term
     from transduce.inference.translation import Translation
@@ -95,7 +96,11 @@ def translate(
     ] = None,
     source_lang: Annotated[
         str | None,
-        Option("--from", metavar="CODE", help="Source language; only checked with --to."),
+        Option(
+            "--from",
+            metavar="CODE",
+            help="Source language, with --to; also of --memory and --glossary.",
+        ),
     ] = None,
     also: Ensemble = None,
     beam: Annotated[
@@ -232,7 +237,8 @@ def translate(
     if source_lang is not None and to is None:
         raise ValueError("--from is for a model of several directions: name --to too")
     if cluster is not None:
-        translate_on_cluster(arguments, terms=_read_terms(glossary, model))
+        terms = _read_terms(glossary, model, to=to, source=source_lang)
+        translate_on_cluster(arguments, terms=terms)
         return
     form = chosen_format(form, input, output)
     if form != LINES:
@@ -262,7 +268,7 @@ def translate(
             max_length=max_length,
             sampling=sampling if sample else None,
         )
-        terms = _read_terms(glossary, model)
+        terms = _read_terms(glossary, model, to=to, source=source_lang)
         translator = Translator.load(
             model,
             ensemble=also or (),
@@ -272,10 +278,14 @@ def translate(
             compute_type=compute_type,
             shortlist=shortlist,
         )
+        terms = translator.spell_targets(terms)
         if to is not None:
             translator = translator.to(to, source=source_lang or "")
             _warn_of_zero_shot(translator, source_lang, to)
-        look_up, memory_state = _open_memory(memory, model) if memory else (None, "")
+        look_up, memory_state = None, ""
+        if memory:
+            languages = _languages_of(model, "--memory", to=to, source=source_lang)
+            look_up, memory_state = _open_memory(memory, languages)
         if confidence:
             _check_calibrated(translator, model)
         if beam is None and nbest is not None:
@@ -355,20 +365,19 @@ def _translate_lines(
         if done:
             print_stderr(f"continuing {options.output} at line {done + 1:,}")
         while chunk := list(islice(lines, chunk_size)):
-            translations = run(
-                chunk,
+            matches = _matches(options, [out.last_line, *chunk])
+            taken += sum(match is not None for match in matches)
+            translations = run(  # the model skips blank lines
+                ["" if match else line for line, match in zip(chunk, matches, strict=True)],
                 first_line=done + 1,
                 progress=lambda lines_done, before=done: count(before + lines_done),
             )
-            matches = _matches(options, [out.last_line, *chunk])
-            taken += sum(match is not None for match in matches)
-            translations = [
-                _remembered(translation, match) if match else translation
-                for translation, match in zip(translations, matches, strict=True)
-            ]
-            for number, translation, match in zip(
-                count_from(done + 1), translations, matches, strict=False
+            for number, line, translation, match in zip(
+                count_from(done + 1), chunk, translations, matches, strict=False
             ):
+                if match:
+                    text = " ".join(match.entry.target.split())
+                    translation = replace(translation, source=line, text=text)
                 log.report(translation, name=f"line {number}")
                 applied.add(translation.source, translation.text, line=number)
                 out.write(_format(number, translation, options=options, match=match))
@@ -502,41 +511,66 @@ def _check_calibrated(translator: "Translator", model: Path) -> None:
         )
 
 
-def _languages_of(model: Path, option: str) -> tuple[str, str]:
+def _load_named(model: Path, option: str) -> "Bundle":
+    """Load the model, which must have languages unless the option is empty."""
     from transduce.bundle.bundle import Bundle, find_bundle
 
-    named = Bundle.load(find_bundle(model)).languages
-    if named.missing:
+    bundle = Bundle.load(find_bundle(model))
+    if option and bundle.languages.missing:
         raise ValueError(f"{model} has no languages for {option}: run `transduce relabel` once")
-    return named.source, named.target
+    return bundle
+
+
+def _languages_of(
+    model: Path, option: str, *, to: str | None, source: str | None
+) -> tuple[str, str]:
+    """Return the codes of the direction to translate; empty if unknown and no option needs them."""
+    from transduce.data.languages import same_language, zero_shot_pairs
+
+    bundle = _load_named(model, option)
+    trained = bundle.directions
+    if not trained:
+        return bundle.languages.codes
+    pairs = [
+        pair
+        for pair in (*trained, *(zero_shot_pairs(trained) if source else ()))
+        if same_language(pair.target, to or pair.target)
+        and same_language(pair.source, source or pair.source)
+    ]
+    if option and len(pairs) != 1:
+        raise ValueError(
+            f"{model} has the directions {', '.join(map(str, pairs or trained))}: choose one for "
+            f"{option} by --to and --from"
+        )
+    return pairs[0] if len(pairs) == 1 else ("", "")
 
 
 def _target_in_file(form: str, model: Path) -> str:
     """The code of the target language, if a document of this format needs it."""
     row = format_named(form)
     multilingual = row is not None and row.multilingual
-    return _languages_of(model, f"--format {form}")[1] if multilingual else ""
+    return _load_named(model, f"--format {form}").languages.target if multilingual else ""
 
 
-def _read_terms(path: Path | None, model: Path) -> "tuple[Term, ...]":
+def _read_terms(
+    path: Path | None, model: Path, *, to: str | None, source: str | None
+) -> "tuple[Term, ...]":
     if path is None:
         return ()
-    from transduce.bundle.bundle import Bundle, find_bundle
     from transduce.data.pair_files import names_languages
     from transduce.inference.glossary import read_glossary
 
-    if names_languages(path):
-        languages = _languages_of(model, "--glossary")
-    else:  # CSV and JSON lines may name their columns by them
-        languages = Bundle.load(find_bundle(model)).languages.codes
-    return read_glossary(path, languages=languages)
+    # CSV and JSON lines may name their columns by languages, but need not.
+    option = "--glossary" if names_languages(path) else ""
+    return read_glossary(path, languages=_languages_of(model, option, to=to, source=source))
 
 
-def _open_memory(path: Path, model: Path) -> "tuple[Callable[[str, str], Match | None], str]":
+def _open_memory(
+    path: Path, languages: tuple[str, str]
+) -> "tuple[Callable[[str, str], Match | None], str]":
     """Return what looks up a line and the one before it, and what changes with the memory."""
     from transduce.memory.tmx import open_memory
 
-    languages = _languages_of(model, "--memory")
     memory = open_memory(path, languages=languages)
 
     def look_up(line: str, before: str) -> "Match | None":
@@ -550,16 +584,6 @@ def _matches(options: _OutputOptions, lines: Sequence[str]) -> "list[Match | Non
     look_up = options.memory
     pairs = pairwise(lines)
     return [look_up(line, before) if look_up else None for before, line in pairs]
-
-
-def _remembered(translation: "Translation", match: "Match") -> "Translation":
-    """Replace a model's translation by that of the memory, which has no scores."""
-    return replace(
-        translation,
-        text=" ".join(match.entry.target.split()),
-        **{"score": 0.0, "ids": (), "pieces": (), "log_probs": (), "parts": 1, "flag": ""},
-        **{"mended": False, "recased": "", "confidence": None, "unfamiliar": False, "words": ()},
-    )
 
 
 def _format(

@@ -87,7 +87,8 @@ def translate_document(
         nonlocal taken
         match = memory(text, "") if memory else None
         taken += match is not None
-        return match and match.entry.target
+        # The white space around it stays.
+        return match and text.replace(text.strip(), match.entry.target)
 
     with open_output(output) as out, line_counter() as count:
         print_stderr(engine)

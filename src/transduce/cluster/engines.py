@@ -202,7 +202,11 @@ def _run_on_ray(
             max_restarts=-1,
             max_task_retries=_RETRIES,
         )(ShardWorker)
-        workers = min(config.workers or _fitting_workers(ray, config), len(shards))
+        workers = config.workers
+        if not workers or config.engine == "local":  # a cluster may grow for those it is asked for
+            fitting = _fitting_workers(ray, config)
+            workers = min(workers or fitting, fitting)
+        workers = min(workers, len(shards))
         same = {"load": worker.load, "output": worker.output}
         pool = optional_module("ray.util").ActorPool([actor.remote(**same) for _ in range(workers)])
         yield from pool.map_unordered(lambda actor, shard: actor.run.remote(shard), shards)
@@ -258,8 +262,17 @@ def _connect(ray: Any, config: ClusterConfig) -> None:
 
 
 def _fitting_workers(ray: Any, config: ClusterConfig) -> int:
-    kind, size = ("GPU", config.gpus) if config.gpus else ("CPU", config.threads)
-    return max(1, int(ray.cluster_resources().get(kind, 0)) // size)
+    """Return how many workers fit on the nodes; Ray would wait forever for more."""
+    sizes = {kind: n for kind, n in (("CPU", config.threads), ("GPU", config.gpus)) if n}
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    fitting = sum(min(int(node.get(kind, 0)) // sizes[kind] for kind in sizes) for node in nodes)
+    if not fitting:
+        needed = " and ".join(f"{n} {kind}" for kind, n in sizes.items())
+        raise ValueError(
+            f"--cluster {config.engine}: a worker needs {needed}, which no node has: lower "
+            f"--threads{', or leave out --device cuda' * config.gpus}"
+        )
+    return fitting
 
 
 def _run_on_slurm(

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import accumulate, islice, pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO
 
 from transduce.io.atomic_folder import atomic_file
@@ -101,18 +101,31 @@ def write_atomically(path: Any, data: bytes) -> None:
         stream.write(data)
 
 
-def find_inputs(pattern: str) -> list[tuple[str, str]]:
+def find_inputs(pattern: str, *, output: Any) -> list[tuple[str, str]]:
     """Return address and relative name of all files of a folder, a glob pattern or one file.
 
     Of a folder, hidden files and those that start in "_" or end in .json or .md are left out.
+
+    Args:
+        pattern: a local path or an address.
+        output: folder whose files are left out.
 
     Raises:
         ValueError: if there is none, or the state of a data set is damaged.
     """
     path = resolve(pattern)
-    root = path
+    local = "file" in path.fs.protocol
+
+    def location(file: str) -> PurePath:
+        return Path(file).resolve() if local else PurePosixPath(file)  # links may name one folder
+
+    def is_input(file: str) -> bool:
+        same = path.fs == output.fs
+        written = same and location(file).is_relative_to(location(output.path))
+        return not written and path.fs.isfile(file)
+
     if path.is_dir():
-        listed = {str(file.relative_to(root)): file for file in path.rglob("*") if file.is_file()}
+        listed = {str(f.relative_to(path)): f for f in path.rglob("*") if is_input(f.path)}
         folders = [posixpath.dirname(name) for name in listed if PurePosixPath(name).name == _INFO]
         names = [name for name in sorted(listed) if _is_data(name)]
         for folder in folders:  # Arrow files that its state does not list are caches
@@ -121,11 +134,11 @@ def find_inputs(pattern: str) -> list[tuple[str, str]]:
                 names = [name for name in names if posixpath.dirname(name) != folder or name in own]
         inputs = [(str(listed[name]), name) for name in names]
     else:
-        files = sorted(file for file in path.fs.glob(path.path) if not path.fs.isdir(file))
+        files = sorted(filter(is_input, path.fs.glob(path.path)))
         top = posixpath.commonpath([posixpath.dirname(file) for file in files] or [""])
         inputs = [(path.fs.unstrip_protocol(file), posixpath.relpath(file, top)) for file in files]
     if not inputs:
-        raise ValueError(f"--input {pattern} names no files")
+        raise ValueError(f"--input {pattern} names no files outside the output folder")
     return inputs
 
 

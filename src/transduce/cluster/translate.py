@@ -182,7 +182,7 @@ def process_corpus(
     folder = resolve(output)
     scan = partial(scan_file, field=config.field, shard_rows=config.shard_rows)
     inputs, shards = list[InputFile](), list[Shard]()
-    for address, name in find_inputs(input):
+    for address, name in find_inputs(input, output=folder):
         file, parts = scan(address, name, first_number=len(shards))
         inputs.append(file)
         shards += [replace(shard, output=shard.output + suffix) for shard in parts]

@@ -1,4 +1,4 @@
-"""Language codes in the names of files."""
+"""Language codes, as file names have them, and English names."""
 
 import re
 import tomllib
@@ -8,9 +8,12 @@ from typing import Final, NamedTuple
 
 from transduce.io.streams import split_compression
 
-_CODES: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_TABLE: Final[dict[str, str]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text("utf-8")
+)
+_CODES: Final = {other: code for code, text in _TABLE.items() for other in text.split(", ")[1:]}
 """Two letters for the three of ISO 639-3 and 639-2."""
-_KNOWN: Final = frozenset(_CODES.values())
+_KNOWN: Final = frozenset(_CODES.values())  # without codes of more meanings, such as "mt"
 _TAG = re.compile("([a-zA-Z]{2,3})(?:[-_]([A-Z][a-z]{3}))?(?:[-_]([A-Z]{2}))?")
 
 
@@ -21,6 +24,17 @@ def base_language(code: str) -> str:
     'pt'
     """
     return code.strip().replace("_", "-").partition("-")[0].lower()
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, with its variant if any; the code if it has none.
+
+    >>> language_name("deu"), language_name("pt_BR"), language_name("xx")
+    ('German', 'Portuguese (BR)', 'xx')
+    """
+    base, _, variant = code.replace("_", "-").partition("-")
+    name = _TABLE.get(_CODES.get(base.lower(), base.lower()), "").partition(",")[0]
+    return f"{name} ({variant})" if name and variant else name or code
 
 
 class LanguagePair(NamedTuple):

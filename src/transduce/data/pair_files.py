@@ -30,7 +30,7 @@ _PO_LANGUAGE = re.compile(r"^Language:[ \t]*([\w@-]+)", re.MULTILINE)
 PAIR_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 """Names of the two sides, of columns and of keys."""
 _DELIMITER_LINES = 20  # that show it, besides the first
-_OTHER_FORMATS = frozenset([".json", ".parquet", ".arrow", ".xlsx", ".ods", ".docx", ".zip"])
+_OTHER_FORMATS = frozenset([".parquet", ".arrow", ".zip"])
 
 
 def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[str, str]]] | None:

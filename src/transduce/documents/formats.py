@@ -41,7 +41,7 @@ _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
 
 _TIME = r"(?:\d{1,3}:)?\d{1,2}:\d{2}[,.]\d{1,3}"
 _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
-_BROKEN_TIMING = re.compile(r"\s*\d{1,3}:\d\d.*-+>|.*-->")
+_BROKEN_TIMING = re.compile(r"\s*\d{1,3}:\d\d.*->|.*-->")
 _NON_CUE = re.compile(r"WEBVTT|NOTE\b|STYLE\s*$|REGION\s*$")
 _DASH = re.compile(r"\s*[-–—]")
 
@@ -106,18 +106,32 @@ def parse_subtitles(name: str, text: str) -> Iterator[str | Slot]:
     """Parse subtitles, each of whose cues needs a timing."""
     seen_cue = False
     for blank, group in groupby(split_lines(text), key=lambda line: not line.text.strip()):
-        block = list(group)
-        if blank or _NON_CUE.match(block[0].text):
-            yield "".join(line.raw for line in block)
+        lines = list(group)
+        if blank or _NON_CUE.match(lines[0].text):
+            yield "".join(line.raw for line in lines)
             continue
-        timing = next((i for i, line in enumerate(block[:2]) if _TIMING.fullmatch(line.text)), None)
-        if timing is None:
-            _check_continuation(block, name=name, seen_cue=seen_cue)
-        seen_cue = True
-        head = 0 if timing is None else timing + 1
-        yield "".join(line.raw for line in block[:head])
-        if block[head:]:
-            yield from _cue(block[head:])
+        for block in _split_cues(lines):
+            timing = next((i for i, line in enumerate(block[:2]) if _is_timing(line)), None)
+            if timing is None:
+                _check_continuation(block, name=name, seen_cue=seen_cue)
+            seen_cue = True
+            head = 0 if timing is None else timing + 1
+            yield "".join(line.raw for line in block[:head])
+            if block[head:]:
+                yield from _cue(block[head:])
+
+
+def _is_timing(line: RawLine) -> bool:
+    return _TIMING.fullmatch(line.text) is not None
+
+
+def _split_cues(lines: Sequence[RawLine]) -> Iterator[Sequence[RawLine]]:
+    """Split lines before each further timing and its number: the empty line may be missing."""
+    timings = [index for index, line in enumerate(lines) if _is_timing(line)]
+    further = timings[1:] if timings[:1] in ([0], [1]) else timings
+    starts = [index - lines[index - 1].text.strip().isdecimal() for index in further]
+    for start, end in pairwise([0, *starts, len(lines)]):
+        yield lines[start:end]
 
 
 def _check_continuation(block: Sequence[RawLine], *, name: str, seen_cue: bool) -> None:

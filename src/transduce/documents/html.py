@@ -95,6 +95,8 @@ class TagRules(NamedTuple):
     """Elements whose text is not translated."""
     html: bool = True
     """Whether the block tags of HTML end a flow."""
+    xml: bool = False
+    """Whether any tag may close itself."""
 
     def is_boundary(self, name: str) -> bool:
         """Return whether a tag ends a flow."""
@@ -118,6 +120,8 @@ def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
         yield from _text_tokens(page[end : match.start()])
         name = (match["name"] or "").lower()
         end = match.end()
+        may_self_close = rules.xml or name in _FOREIGN or name in rules.untranslated
+        self_closing = may_self_close and match[0].endswith("/>")
         if not name:  # a comment or declaration
             yield Token("void", match[0])
         elif match["slash"]:
@@ -126,15 +130,13 @@ def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
             name not in _VOID
             and (name in UNTRANSLATED_ELEMENTS or _NO_TRANSLATE.search(match["rest"]))
         ):
-            may_self_close = name in _FOREIGN or name in rules.untranslated
-            self_closing = may_self_close and match["rest"].endswith("/")
             end = end if self_closing else _element_end(name, page, end)
             raw, inside = page[match.start() : end], page[match.end() : end]
             yield _untranslated(name, raw, inside=inside, boundary=rules.is_boundary(name))
         elif rules.is_boundary(name):
             yield Token("boundary", match[0], name=name)
         else:
-            yield Token("void" if name in _VOID else "open", match[0], name=name)
+            yield Token("void" if self_closing or name in _VOID else "open", match[0], name=name)
     yield from _text_tokens(page[end:])
 
 

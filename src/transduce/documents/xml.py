@@ -22,6 +22,7 @@ _MAX_DEPTH = 120  # nested elements; the walk is recursive
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.-]+)")
 _ORDERED = re.compile(r".*[sS]tart|.*[eE]nd|[be]x|[be]pt|[se][cm]|it")  # e.g. bookmarkStart, bx
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_ATTRIBUTES = {"approved", "class", "space", "state", "translatable", "translate", "type"}
 
 
 def _unchanged(text: str) -> str:
@@ -145,7 +146,11 @@ def _parse(name: str, data: bytes, splicer: "_Splicer") -> _Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         if len(stack) > _MAX_DEPTH:
             raise ValueError(f"{name}: elements are nested more than {_MAX_DEPTH} deep")
-        local = {key.rpartition(":")[2]: value for key, value in attributes.items()}
+        local = {
+            local_name: value
+            for key, value in attributes.items()
+            if (local_name := key.rpartition(":")[2]) in _ATTRIBUTES
+        }
         element = _Element(tag, local, position())
         stack[-1].children.append(element)
         stack.append(element)
@@ -357,7 +362,8 @@ class _Fragment:
 
     def _level(self, nodes: Sequence[Node]) -> tuple[str, Wrapper]:
         """Siblings as HTML, and the wrapper of the characters that are in no tag."""
-        pieces = list(self._pieces(nodes))
+        # An element without characters, which may close itself, is no wrapper of any.
+        pieces = [piece for piece in self._pieces(nodes) if piece.text or piece.kind != "text"]
         sizes = Counter[str]()
         wrappers: dict[str, Wrapper] = {}
         for piece in pieces:

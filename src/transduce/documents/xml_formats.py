@@ -26,18 +26,23 @@ MAX_UNPACKED = 256 << 20
 MAX_RATIO = 300
 """Maximum ratio of an archive's unpacked and packed bytes, above `_SMALL` bytes."""
 
+MAX_TAGS = 3_000_000
+"""Maximum number of tags in the texts of a file."""
+
 _SMALL = 16 << 20
 # What zipfile and zlib raise for damaged archives.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError, LookupError)
 _COMPOUND = b"\xd0\xcf\x11\xe0"  # OLE, of encrypted files and of Office before 2007
-_TABLE_COLUMN = re.compile(rb"<(?:\w+:)?tableColumn\s[^>]*?\bname=\"([^\"]*)\"")
-_ANDROID_QUOTE = re.compile(r"(\\.)|\"", re.DOTALL)
+_TABLE_COLUMN = re.compile(rb"<(?:\w+:)?tableColumn\s[^<>]*?\bname=\"([^\"]*)\"")
+_ANDROID_PLAIN = re.compile(r"(\\.)|\"((?:\\.|[^\"\\])*)\"?|[ \t\r\n]+", re.DOTALL)
 _ANDROID_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\t": "\\t"})
 _ANDROID_REFERENCE = re.compile(r"\s*[@?][\w.+:]*/[\w.]+\s*")
 
 
 def _android_decode(text: str) -> str:
-    return unescape(_ANDROID_QUOTE.sub(r"\1", text))  # quotes only keep white space
+    # White space outside of quotes is one space; quotes are only for that.
+    plain = _ANDROID_PLAIN.sub(lambda part: part[part.lastindex] if part.lastindex else " ", text)
+    return unescape(plain)
 
 
 def _android_encode(text: str) -> str:
@@ -85,6 +90,7 @@ def xml_reader(rules: XMLRules) -> Callable[[str, bytes], Document]:
     """Return the reader of a format of XML."""
 
     def read(name: str, content: bytes) -> Document:
+        _check_tags(name, content.count(b"<"))
         parts, encode = parse_xml(name, content, rules)
         return Document(members=(parts,), encode=lambda texts: encode("".join(texts)))
 
@@ -94,7 +100,7 @@ def xml_reader(rules: XMLRules) -> Callable[[str, bytes], Document]:
 def read_xliff(name: str, content: bytes) -> Document:
     """Read XLIFF of any version."""
     version = re.search(
-        rb"<(?:\w+:)?xliff\s[^>]*?\bversion\s*=\s*[\"']2", content.replace(b"\0", b"")
+        rb"<(?:\w+:)?xliff\s[^<>]*?\bversion\s*=\s*[\"']2", content.replace(b"\0", b"")
     )
     return xml_reader(XML_RULES["xliff_2" if version else "xliff_12"])(name, content)
 
@@ -110,6 +116,7 @@ def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
         names = {html.unescape(match.decode()) for match in _TABLE_COLUMN.findall(columns)}
         members: list[tuple[Part, ...]] = []
         encoders: dict[str, Callable[[str], bytes]] = {}
+        tags = 0
         for info, data in files:
             texts = (
                 xml_rules
@@ -117,7 +124,12 @@ def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
                 if re.fullmatch(key, info.filename)
             )
             xml = next(texts, None)
-            if xml is not None and data:
+            # Most worksheets have very many cells, and all their text in a file of its own.
+            is_sheet = info.filename.startswith("xl/worksheets/")
+            numbers = is_sheet and b"inlineStr" not in data.replace(b"\0", b"")
+            if xml is not None and data and not numbers:
+                tags += data.count(b"<")
+                _check_tags(name, tags)
                 xml = replace(xml, is_constant=names.__contains__) if names else xml
                 parts, encode = parse_xml(f"{name}: {info.filename}", data, xml)
                 members.append(parts)
@@ -130,6 +142,12 @@ def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
         return Document(members=tuple(members), encode=pack)
 
     return read
+
+
+def _check_tags(name: str, tags: int) -> None:
+    """Refuse what would need too much memory: a tag of four bytes needs several hundred."""
+    if tags > MAX_TAGS:
+        raise ValueError(f"{name} has more than {MAX_TAGS:,} XML tags: split it into several files")
 
 
 def _unpack(name: str, content: bytes, rules: ArchiveRules) -> list[tuple[zipfile.ZipInfo, bytes]]:

@@ -109,6 +109,7 @@ def translate_test_set(
     scoring: ScoringOptions = DEFAULT_SCORING,
     as_is: bool = False,
     scores_only: bool = False,
+    fallback_language: str = "",
 ) -> SystemOutput:
     """Translate with a model and find its training text.
 
@@ -117,17 +118,26 @@ def translate_test_set(
         name: the system's name in the report.
         sources: source lines.
         references: reference translations.
-        scoring: target language, the model's if empty, and whether perplexity is a metric.
+        scoring: target language, the model's if empty and it has one, and whether perplexity is a
+            metric.
         as_is: translate with `--as-is`, without a retry of repetitive lines.
         scores_only: neither find the training text nor translate for the perplexity alone.
+        fallback_language: target language of a model of several, where `scoring` has none.
 
     Raises:
-        ValueError: for a folder without a model, or unequal numbers of lines or none.
+        ValueError: for a folder without a model, unequal numbers of lines or none, or a target
+            language that is missing or not the model's.
     """
     check_lines(sources, references, name="the source")
     bundle = Bundle.load(model)
     languages = bundle.languages
-    sources = with_tags(bundle, sources, scoring.language or languages.target)
+    targets = sorted({pair.target for pair in bundle.directions})
+    language = scoring.language or (fallback_language if targets[1:] else languages.target)
+    if not language:
+        raise ValueError(
+            f"the model translates into {', '.join(targets)}: name one with --language"
+        )
+    sources = with_tags(bundle, sources, language)
     idle = scores_only and set(scoring.metrics) == {"perplexity"}
     translations = () if idle else translate_with(bundle, sources, as_is=as_is)
     perplexity = "perplexity" in scoring.metrics
@@ -136,7 +146,7 @@ def translate_test_set(
     system = System(name, translation_texts(translations))
     decoding = "" if idle else describe_decoding(bundle.search, translations, as_is=as_is)
     source = languages.source_name or languages.source
-    named = languages != Languages()
+    named = languages != Languages() and not bundle.directions[1:]
     details = (
         ("Model", f"{model}, {bundle.weights.size:,} parameters"),
         ("Made", bundle.provenance.created),
@@ -144,7 +154,7 @@ def translate_test_set(
     )
     return SystemOutput(
         system,
-        languages.target,
+        language,
         training,
         measured,
         decoding,

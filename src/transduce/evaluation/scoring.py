@@ -307,10 +307,11 @@ def fit_confidence(
     """
     sources = [tokenizer.split_tag(tidy(pair.source))[1].strip() for pair in pairs]
     pieces = map(tokenizer.pieces, tokenizer.encode_all(sources))
+    surface = tokenizer.target.surface  # case does not count for a model that lower-cases
     return calibrate(
         [translation.pieces for translation in translations],
         [translation.log_probs for translation in translations],
-        translations=translation_texts(translations),
-        references=[tidy(pair.target) for pair in pairs],
+        translations=[surface(text) for text in translation_texts(translations)],
+        references=[surface(tidy(pair.target)) for pair in pairs],
         fragmentations=[*map(fragmentation, sources, pieces)],
     )

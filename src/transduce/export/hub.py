@@ -16,6 +16,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from transduce.bundle.bundle import WEIGHTS, Bundle
+from transduce.data.languages import base_language
 from transduce.export.importer import FILES
 from transduce.export.marian import write_huggingface
 from transduce.export.marian_files import PICKLE
@@ -25,6 +26,7 @@ from transduce.io.atomic_folder import CARD, sanitise
 _HUB = "https://huggingface.co"
 _TIMEOUT = 30.0  # seconds without an answer
 _ABSENT = (401, 403, 404)  # the hub's answers for models and files that it does not show
+_HUB_LANGUAGE = re.compile("[a-z]{2,3}")  # ISO 639, all that the hub takes
 
 
 def is_hub_id(name: str) -> bool:
@@ -109,14 +111,19 @@ def upload_model(bundle: Bundle, model_id: str, sentences: Sequence[str], *, car
 
 def _hub_card(bundle: Bundle, model_id: str, card: str) -> str:
     """Add the front matter that the hub searches by, and how to get the model."""
-    languages = [code for code in (bundle.languages.source, bundle.languages.target) if code]
+    codes = [
+        code.replace("_", "-")
+        for code in (bundle.languages.source, bundle.languages.target)
+        if _HUB_LANGUAGE.fullmatch(base_language(code))
+    ]
     fields = {
         "library_name": "transformers",
         "pipeline_tag": "translation",
         "tags": ["transduce"],
-        "language": languages,
+        "language": list(dict.fromkeys(map(base_language, codes))),
+        "language_bcp47": [code for code in codes if code != base_language(code)],
     }
-    front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in fields.items())
+    front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in fields.items() if value)
     name = f"models/{model_id.partition('/')[2]}"
     command = "    transduce translate "
     used = card.replace(command, f"    transduce import {model_id}\n{command}", 1)

@@ -62,8 +62,9 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
             vocab.json and optionally tokenizer_config.json with the languages; or decoder.yml, the
             .npz that it names, the vocabulary and source.spm, target.spm. If it was exported by us,
             the checksums of its manifest.json are verified.
-        source: code of the source language; None means the folder's.
-        target: code of the target language; None means the folder's.
+        source: code of the source language; None means the folder's. Three letters become two where
+            there are two.
+        target: code of the target language, likewise.
 
     Raises:
         ValueError: if something is missing, damaged or unsupported; the message names it.
@@ -99,13 +100,18 @@ def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundl
     model = _model(weights, config, ids, path=path, positions=positions)
     default = Languages()
     tokenizer = _tokenizer(models[0], models[1], ids)
-    languages = Languages(
-        source=source or tokenizer_config.source_lang or default.source,
-        target=target or tokenizer_config.target_lang or default.target,
+    tags = [tag.strip("<>").removeprefix("2") for tag in tokenizer.tags]
+    source_code, target_code, *targets = (
+        normalized_code(code) or code
+        for code in (
+            source or tokenizer_config.source_lang or default.source,
+            target or tokenizer_config.target_lang or ("mul" if tags else default.target),
+            *tags,
+        )
     )
-    targets = [tag.strip("<>").removeprefix("2") for tag in tokenizer.tags]
-    codes = dict.fromkeys(normalized_code(code) or code for code in targets)
-    codes.pop(languages.source, None)
+    languages = Languages(source=source_code, target=target_code)
+    codes = dict.fromkeys(targets)
+    codes.pop(source_code, None)
     return Bundle(
         model=model,
         tokenizer=tokenizer,

@@ -117,11 +117,13 @@ def build_requests(
         prefix = prefixes[line - first_line]
         if parts and prefix:
             parts[0] = parts[0]._replace(prefix=encode_prefix(prefix, tokenizer))
-        for part in parts if glossary else ():
+        for number, part in enumerate(parts if glossary else ()):
             ids = part.source[len(tag) :]
             part_text = text if len(parts) == 1 else tokenizer.decode(ids)
             if matched := match_terms(part_text, glossary):
                 placed = term_constraints(part_text, ids, matched, tokenizer)
+                part = part._replace(terms=tuple(term.target_ids for term in placed))
+                parts[number] = part
                 terms[part] = tuple(term.shifted(len(tag)) for term in placed)
         requests.append(tuple(parts))
     return RequestBatch(tuple(requests), terms)

@@ -130,7 +130,7 @@ def encode_term(term: Term, tokenizer: Tokenizer) -> tuple[int, ...]:
     Raises:
         ValueError: if the vocabulary lacks a character of the target.
     """
-    ids = tuple(tokenizer.encode(term.target))
+    ids = tuple(tokenizer.encode(tidy(term.target)))
     if UNK in ids:
         raise ValueError(
             f"the term {term} cannot be applied: the model's vocabulary lacks a character of "

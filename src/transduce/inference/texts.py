@@ -26,8 +26,9 @@ def translate_texts(
 ) -> list[RestoredText]:
     """Translate texts of any length, preserving placeholders and markup.
 
-    All segments (sentences, and the text between placeholders) are translated in one call, so that
-    batches are full; alignments are computed only where tags need them.
+    All segments (sentences, and the text between placeholders) that are not remembered are
+    translated in one call, so that batches are full; alignments are computed only where tags need
+    them.
 
     Args:
         markup: what is preserved verbatim (`segment_text`), in all texts or in each.
@@ -45,16 +46,20 @@ def translate_texts(
         for text, text_markup, translation in zip(texts, markups, known, strict=True)
     ]
     segments = [segment for parts in segmented for segment in parts.units]
-    translations = (decode or translator.decode)(
-        [segment.text for segment in segments], progress=progress
-    )
+    stored = [None if segment.run else remembered(segment.text) for segment in segments]
+    both = list(zip(segments, stored, strict=True))
+    to_compute = [segment.text for segment, text in both if text is None]
+    computed = iter((decode or translator.decode)(to_compute, progress=progress))
+    translations = [
+        next(computed) if text is None else stored_translation(segment.text, text)
+        for segment, text in both
+    ]
     if on_translation is not None:
         for translation in translations:
             on_translation(translation)
-    stored = [None if segment.run else remembered(segment.text) for segment in segments]
     translated = iter(
-        UnitTranslation(text or t.text, translator.alignment(t, text=text) if segment.align else "")
-        for segment, t, text in zip(segments, translations, stored, strict=True)
+        UnitTranslation(t.text, translator.alignment(t, text=text) if segment.align else "")
+        for (segment, text), t in zip(both, translations, strict=True)
     )
     return [
         restore_text(parts, list(itertools.islice(translated, len(parts.units))))
@@ -62,3 +67,8 @@ def translate_texts(
         else RestoredText(translation, ())
         for parts, translation in zip(segmented, known, strict=True)
     ]
+
+
+def stored_translation(source: str, text: str) -> Translation:
+    """Return a translation that a memory has; it has no scores and no pieces."""
+    return Translation(source=source, text=text, score=0.0, ids=(), pieces=(), log_probs=())

@@ -125,7 +125,7 @@ class Translator:
         bundle = Bundle.load(path, device=device)
         if not ensemble:
             translator = cls.from_bundle(bundle, device=device, **options)
-        elif options.get("engine") in ("ctranslate2", "numpy") or any(
+        elif options.get("engine", "auto") not in ("auto", "torch") or any(
             options.get(name) not in (None, "float32")
             for name in ("compute_type", "plan", "shortlist")
         ):
@@ -159,7 +159,9 @@ class Translator:
             member = Bundle.load(other, device=device)
             check_same_vocabulary(bundle, member, names=(path, other))
             models.append(member.model)
-        translator = cls.from_parts(models, bundle.tokenizer, search=bundle.search)
+        translator = cls.from_parts(
+            models, bundle.tokenizer, search=bundle.search, directions=bundle.directions
+        )
         translator.engine_description = f"engine: torch (ensemble of {len(models)} models)"
         return translator
 
@@ -200,6 +202,7 @@ class Translator:
         tokenizer: Tokenizer,
         *,
         search: SearchConfig,
+        directions: Sequence[LanguagePair] = (),
     ) -> "Translator":
         """Make a translator from a model in memory, on its device.
 
@@ -208,6 +211,7 @@ class Translator:
                 the weights of before.
             tokenizer: the model's.
             search: default settings.
+            directions: of a model that has several, by target tag.
         """
         from transduce.inference.engines.torch_engine import TorchEngine
 
@@ -217,7 +221,7 @@ class Translator:
         search = fit_to_positions(search, longest=engine.longest)
         native = make_native_engine(models[0]) if len(models) == 1 else None
         engines = [engine] if native is None else [native, engine]
-        return cls(engines, tokenizer, model=models[0], search=search)
+        return cls(engines, tokenizer, model=models[0], search=search, directions=directions)
 
     def to(self, target: str, *, source: str = "") -> "Translator":
         """Return this translator for one target language of a model that has several.
@@ -243,6 +247,11 @@ class Translator:
             ValueError: if the model has several target languages and none was chosen (`to`).
         """
         return add_target_tag(text, self._tokenizer, self.directions, tag=self._tag)
+
+    def spell_targets(self, terms: Iterable[Term]) -> tuple[Term, ...]:
+        """Return terms with targets as translations have them: a model may lower-case."""
+        surface = self._tokenizer.target.surface
+        return tuple(term._replace(target=surface(term.target)) for term in terms)
 
     def __reduce__(self) -> tuple[Callable[[], "Translator"], tuple[()]]:
         if self._reload is None:
@@ -584,7 +593,7 @@ class Translator:
         if text is not None:
             target = (*self._tokenizer.target.encode(tidy(text)), self._tokenizer.EOS)
             target_pieces = tuple(self._tokenizer.target.pieces(target))
-        too_long = len(target) > self.model.config.longest
+        too_long = max(len(ids) + 1, len(target)) > self.model.config.longest
         if len(ids) == len(tag) or translation.parts > 1 or too_long:
             return ""
         source = [*ids, self._tokenizer.EOS]
@@ -698,8 +707,8 @@ def add_target_tag(
     if not tag and directions:
         targets = sorted({pair.target for pair in directions})
         raise ValueError(
-            f"the model translates into {', '.join(targets)}: choose a target language (--to), "
-            f"or put its tag, such as {next(iter(known))}, before the text"
+            f"the model translates into {', '.join(targets)}: choose a target language (--to of "
+            f"translate and augment), or put its tag, such as {next(iter(known))}, before each text"
         )
     return f"{tag}{text}" if tag else text
 

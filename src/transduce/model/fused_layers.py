@@ -30,7 +30,7 @@ from transduce.model.loss import CHUNK
 from transduce.model.transformer import Transformer
 
 MAX_LENGTH = 256
-"""Pieces of a side, EOS counted, up to which a sentence fits the attention kernel of a GPU."""
+"""Pieces of a side, EOS counted, that the attention kernels of a GPU take at most."""
 
 _MIN_HEAD = 16
 """Width of a head that the matrix units of a GPU need, and the vectors of a CPU."""
@@ -132,7 +132,24 @@ def supports_fused_layers(model: Transformer) -> bool:
         and weight.dtype == torch.bfloat16
         and find_spec("triton") is not None
         and torch.cuda.get_device_capability(weight.device) >= _MIN_CAPABILITY
+        and longest_on_gpu(config.d_k, weight.device) > 0
     )
+
+
+def longest_on_gpu(d_k: int, device: torch.device) -> int:
+    """Return the pieces of a side up to which a sentence fits a GPU's attention kernels.
+
+    Its backward pass takes the most shared memory: by Triton's compiler 7.5 d_k + 129 bytes a key
+    or less, keys and values included, for compute capabilities from 8.0 to 12.0.
+
+    Returns:
+        `MAX_LENGTH` or half of it; 0 if neither fits.
+    """
+    properties = torch.cuda.get_device_properties(device)
+    # AMD's have less, and no such property in torch.
+    available = getattr(properties, "shared_memory_per_block_optin", 0)
+    lengths = MAX_LENGTH, MAX_LENGTH // 2
+    return next((keys for keys in lengths if keys * (8 * d_k + 128) <= available), 0)
 
 
 def fused_loss(

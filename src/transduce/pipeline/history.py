@@ -1,5 +1,6 @@
 """The weights and losses of a run at each checkpoint, for a page that shows the training."""
 
+from copy import deepcopy
 from pathlib import Path
 
 import torch
@@ -27,12 +28,12 @@ def training_history(run: Path) -> History:
         )
     with torch.random.fork_rng(devices=[]):
         model = initial_model(load_recipe(run / "recipe.toml"), open_prepared(run))
-    weights = {0: model.to_numpy().weights}
+    weights = {0: deepcopy(model.to_numpy().weights)}  # the model is given others next
     for checkpoint in checkpoints:
         check_folder(checkpoint, expected="a training checkpoint")
-        tensors = load_weights(checkpoint)
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        weights[int(checkpoint.name.removeprefix("update-"))] = arrays
+        model.load_state_dict(load_weights(checkpoint))
+        update = int(checkpoint.name.removeprefix("update-"))
+        weights[update] = deepcopy(model.to_numpy().weights)
     log = read_metrics(run / METRICS)
     return History(
         weights=weights,

@@ -59,7 +59,7 @@ def propose_alpha(
             return hypothesis.log_prob / length_penalty(len(hypothesis.ids), alpha)
 
         best = [[max(nbest, key=score).ids for nbest in parts] for parts in lists]
-        texts = [" ".join(map(tokenizer.decode, parts)) for parts in best]
+        texts = [" ".join(map(tokenizer.target.decode, parts)) for parts in best]
         return *measure(texts, sample), -abs(alpha - search.alpha)
 
     return max(sorted({*ALPHAS, search.alpha}), key=value)

@@ -9,6 +9,9 @@ from transduce.io.settings import check_choices
 _MAX_BEAM = 10_000
 """Beyond it search takes hours and all memory, and finds nothing better."""
 
+_MAX_ALPHA = 50
+"""Beyond it the length penalty of a long translation is too large for a number."""
+
 
 class Request(NamedTuple):
     """One sentence to translate."""
@@ -17,6 +20,9 @@ class Request(NamedTuple):
     """Ids without EOS."""
     prefix: tuple[int, ...] = ()
     """Ids that every translation starts with; they count for its length and score."""
+    terms: tuple[tuple[int, ...], ...] = ()
+    """Ids of the glossary terms that its translation must contain, which tell requests of equal ids
+    apart; engines ignore them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,10 +52,10 @@ class SearchConfig:
         for field in ("beam", "extra", "max_source"):
             if getattr(self, field) < 1:
                 raise ValueError(f"search.{field} must be at least 1, not {getattr(self, field)}")
-        for field in ("beam", "extra"):
-            if getattr(self, field) > _MAX_BEAM:
+        for field, most in (("beam", _MAX_BEAM), ("extra", _MAX_BEAM), ("alpha", _MAX_ALPHA)):
+            if getattr(self, field) > most:
                 raise ValueError(
-                    f"search.{field} must be at most {_MAX_BEAM:,}, not {getattr(self, field)}"
+                    f"search.{field} must be at most {most:,}, not {getattr(self, field)}"
                 )
         if not (math.isfinite(self.alpha) and self.alpha >= 0.0):
             raise ValueError(f"search.alpha must be finite and at least 0, not {self.alpha}")

@@ -1,9 +1,9 @@
 """Who may use the server, and how much: hosts and origins, API keys, limits of each client.
 
 A server on a loopback address has no other guard than the names it is addressed by (Host) and the
-pages that may call it (Origin): without these checks any web page that its owner visits could
-translate with it (a form needs no permission), and read the results after DNS rebinding. A server
-on another address is open to all pages, as LibreTranslate's is.
+pages that may call it (Origin, Sec-Fetch-Site): without these checks any web page that its owner
+visits could translate with it (a form or an image needs no permission), and read the results after
+DNS rebinding. A server on another address is open to all pages, as LibreTranslate's is.
 
 A client is an API key, or an address where no key is required. Counts are kept in memory, so a
 restart clears them.
@@ -148,12 +148,26 @@ class ClientLimits:
             )
 
 
+def unmapped_address(address: str) -> str:
+    """Return an address; that of IPv4 for one that an IPv6 socket has of it.
+
+    >>> unmapped_address("::ffff:192.0.2.1")
+    '192.0.2.1'
+    """
+    try:
+        mapped = ipaddress.IPv6Address(address).ipv4_mapped
+    except ValueError:  # of IPv4, or none
+        return address
+    return str(mapped or address)
+
+
 def client_network(address: str) -> str:
     """Return what identifies a client: an IPv4 address, or the network of an IPv6 address.
 
     >>> client_network("10.0.0.1"), client_network("2001:db8::1:2")
     ('10.0.0.1', '2001:db8::/64')
     """
+    address = unmapped_address(address)
     try:
         if ipaddress.ip_address(address).version == 4:
             return address
@@ -196,7 +210,15 @@ class AccessPolicy(NamedTuple):
         if host and ANY not in self.hosts and not own:
             return f"Host {name[:100]!r} is not allowed: start the server with --allow-host"
         origin = headers.get("origin")
-        if origin is None or origin in self.origins or ANY in self.origins:
+        if ANY in self.origins or origin in self.origins:
+            return ""
+        if origin is None:  # of a program, or a browser that follows a link or embeds an image
+            site, *how = (headers.get(f"sec-fetch-{name}") for name in ("site", "mode", "dest"))
+            if site in ("cross-site", "same-site") and how != ["navigate", "document"]:
+                return (
+                    "an image, script or frame of another page is not allowed: let the page "
+                    "fetch() it, and start the server with --allow-origin"
+                )
             return ""
         if origin.partition("://")[2].lower() != host.lower():
             return f"Origin {origin[:100]!r} is not allowed: start the server with --allow-origin"

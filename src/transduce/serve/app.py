@@ -35,7 +35,7 @@ from transduce import visualization
 from transduce.io.machine import VERSION
 from transduce.serve.access import AccessPolicy, ClientLimits
 from transduce.serve.client_store import ClientStore
-from transduce.serve.connectors import ConnectorAPI
+from transduce.serve.connectors import OPUS_CAT, OPUS_CAT_TOO, ConnectorAPI
 from transduce.serve.deepl import DeepLAPI
 from transduce.serve.documents import DocumentAPI
 from transduce.serve.errors import HTTPError
@@ -323,7 +323,7 @@ def _document_operations(registry: ModelRegistry) -> list[Operation]:
 
 
 def openapi_document(registry: ModelRegistry) -> str:
-    """Complete openapi.json: the version, and the loaded languages as the values of fields."""
+    """Complete openapi.json: the version, languages as values, OPUS-CAT's second spelling."""
     sources = [language.code for language in registry.sources()]
     targets = [language.code for language in registry.targets()]
     languages = {
@@ -332,11 +332,20 @@ def openapi_document(registry: ModelRegistry) -> str:
         "source_lang": [code.upper() for code in sources],
         "target_lang": [code.upper() for code in targets],
     }
-    document = Path(__file__).with_name("openapi.json").read_text(encoding="utf-8")
-    document = document.replace("<version>", VERSION)
+    text = Path(__file__).with_name("openapi.json").read_text(encoding="utf-8")
+    text = text.replace("<version>", VERSION)
     for field, codes in languages.items():
-        document = document.replace(f'"<{field}>"', json.dumps(codes)[1:-1])
-    return document
+        text = text.replace(f'"<{field}>"', json.dumps(codes)[1:-1])
+    document = json.loads(text)
+    document["paths"] |= {
+        path.replace(OPUS_CAT, OPUS_CAT_TOO): {
+            method: operation | {"operationId": f"{operation['operationId']}1"}
+            for method, operation in operations.items()
+        }
+        for path, operations in document["paths"].items()
+        if path.startswith(OPUS_CAT)
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
 
 
 def page_responses() -> dict[str, Response]:

@@ -14,6 +14,7 @@ from typing import Final
 from pydantic import Field
 from starlette.responses import Response
 
+from transduce.data.languages import base_language, language_name
 from transduce.serve.batcher import BatchOptions
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import AUTO, ModelRegistry
@@ -23,8 +24,8 @@ from transduce.serve.routing import JSON, Content, LenientModel, Operation, oper
 from transduce.serve.settings import ServerSettings
 from transduce.serve.text_translation import translate_texts
 
-_OPUS_CAT = "/MTRestService/"
-_OPUS_CAT_TOO = "/MtRestService/"
+OPUS_CAT = "/MTRestService/"
+OPUS_CAT_TOO = "/MtRestService/"
 """OPUS-CAT's plug-ins spell the path in both ways; its own server ignores case."""
 
 _BREAK = "<br />"  # how SubtitleEdit sends a line break
@@ -56,11 +57,25 @@ class OpusCatRequest(LenientModel):
     """The API key; "0" is none."""
 
 
+class ChatPart(LenientModel):
+    """A part of a message; without a text, as an image, it has no effect."""
+
+    text: str = ""
+
+
 class ChatMessage(LenientModel):
     """A message of a chat."""
 
     role: str
-    content: str
+    content: str | list[ChatPart] | None
+    """A text, or parts, each of which begins a line."""
+
+    @property
+    def text(self) -> str:
+        """The content as a text."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.text)
+        return self.content or ""
 
 
 class ChatRequest(LenientModel):
@@ -85,9 +100,9 @@ class ConnectorAPI:
         """Return the operations of all three."""
         operations = operations_of(self)
         respelled = [
-            replace(operation, path=operation.path.replace(_OPUS_CAT, _OPUS_CAT_TOO))
+            replace(operation, path=operation.path.replace(OPUS_CAT, OPUS_CAT_TOO))
             for operation in operations
-            if operation.path.startswith(_OPUS_CAT)
+            if operation.path.startswith(OPUS_CAT)
         ]
         return (*operations, *respelled)
 
@@ -115,10 +130,10 @@ class ConnectorAPI:
         """Translate the last message of the user, as a chat model would."""
         fields = read_fields(request, ChatRequest)
         messages = fields.messages
-        own = [message.content for message in messages if message.role == "user"]
-        text = own[-1] if own else messages[-1].content
+        own = [message.text for message in messages if message.role == "user"]
+        text = own[-1] if own else messages[-1].text
         match = _INSTRUCTION.match(text)
-        prompt = "\n".join([message.content for message in messages if message.role == "system"])
+        prompt = "\n".join([message.text for message in messages if message.role == "system"])
         if match and self._named_languages(match[0])[1]:
             prompt, text = match[0], text[match.end() :]
         source, target = self._model_languages(fields.model) or self._named_languages(prompt)
@@ -137,29 +152,29 @@ class ConnectorAPI:
             return _events(head, message)
         return head | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
-    @Operation("GET", f"{_OPUS_CAT}TranslateJson", OpusCatRequest, time_limits=1)
-    @Operation("POST", f"{_OPUS_CAT}TranslatePost", OpusCatRequest, time_limits=1)
+    @Operation("GET", f"{OPUS_CAT}TranslateJson", OpusCatRequest, time_limits=1)
+    @Operation("POST", f"{OPUS_CAT}TranslatePost", OpusCatRequest, time_limits=1)
     async def opus_cat_json(self, request: HTTPRequest) -> Content:
         """Translate a text, as OPUS-CAT does for its plug-ins."""
         text = await self._opus_cat_text(request)
         return {"translation": text, "Translation": text}  # both spellings are in use
 
-    @Operation("GET", f"{_OPUS_CAT}Translate", OpusCatRequest, time_limits=1)
+    @Operation("GET", f"{OPUS_CAT}Translate", OpusCatRequest, time_limits=1)
     async def opus_cat_text(self, request: HTTPRequest) -> Content:
         """Translate a text, into a JSON string."""
         return await self._opus_cat_text(request)
 
-    @Operation("GET", f"{_OPUS_CAT}ListSupportedLanguagePairs")
+    @Operation("GET", f"{OPUS_CAT}ListSupportedLanguagePairs")
     async def opus_cat_pairs(self, request: HTTPRequest) -> Content:
         """List the loaded language pairs."""
         return [direction.name for direction in self._registry.directions]
 
-    @Operation("GET", f"{_OPUS_CAT}GetLanguagePairModelTags")
+    @Operation("GET", f"{OPUS_CAT}GetLanguagePairModelTags")
     async def opus_cat_tags(self, request: HTTPRequest) -> Content:
         """List the tags of models, of which there are none."""
         return []
 
-    @Operation("GET", f"{_OPUS_CAT}CheckModelStatus", OpusCatRequest)
+    @Operation("GET", f"{OPUS_CAT}CheckModelStatus", OpusCatRequest)
     async def opus_cat_status(self, request: HTTPRequest) -> Content:
         """Say in a sentence whether a direction is loaded."""
         fields = read_fields(request, OpusCatRequest, key_field="tokenCode")
@@ -167,7 +182,7 @@ class ConnectorAPI:
         direction = self._registry.find(source, target)
         return f"Model {direction.name} is available."
 
-    @Operation("POST", f"{_OPUS_CAT}PreOrderBatch")
+    @Operation("POST", f"{OPUS_CAT}PreOrderBatch")
     async def opus_cat_order(self, request: HTTPRequest) -> Response:
         """Accept an announcement of texts, which changes nothing."""
         return Response("null", media_type=JSON)
@@ -209,12 +224,16 @@ class ConnectorAPI:
     def _named_languages(self, prompt: str) -> tuple[str, str]:
         """Return the codes of the source and target language that a prompt names; "" for none."""
         languages = (*self._registry.sources(), *self._registry.targets())
-        names = {language.code.lower(): language.code for language in languages}
+        names = {  # without variants: the codes and the names of languages take precedence
+            language_name(base_language(language.code)).lower(): language.code
+            for language in reversed(languages)
+        }
+        names |= {language.code.lower(): language.code for language in languages}
         names |= {language.name.lower(): language.code for language in languages}
-        choice = "|".join(map(re.escape, names))
+        choice = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
 
         def code_after(words: str) -> str:
-            match = re.search(rf"\b(?:{words})\s+({choice})\b", prompt, re.IGNORECASE)
+            match = re.search(rf"\b(?:{words})\s+({choice})(?!\w)", prompt, re.IGNORECASE)
             return names.get(match[1].lower(), "") if match else ""  # "ı" matches "i"
 
         return code_after("from"), code_after("to|into")

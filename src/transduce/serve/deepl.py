@@ -137,6 +137,7 @@ class DeepLAPI:
                 inline=frozenset(fields.non_splitting_tags),
                 untranslated=frozenset(fields.ignore_tags),
                 html=fields.outline_detection is not False,
+                xml=fields.tag_handling == "xml",
             ),
         )
         translations: list[dict[str, object]] = []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
 from transduce.data.config import Languages
-from transduce.data.languages import LanguagePair, base_language
+from transduce.data.languages import LanguagePair, base_language, language_name
 from transduce.inference.engines.base import EngineName
 from transduce.inference.engines.ct2_runtime import Plan
 from transduce.inference.translator import Translator
@@ -37,7 +37,10 @@ AUTO = "auto"
 
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}  # LibreTranslate's older codes
 _DIRECTION = re.compile("({0})[-:]({0})".format("[a-z]+(?:-[A-Z][A-Za-z]+)?"))
-_NO_TEXT = re.compile(r"</?[A-Za-z][^<>]*>|&\w{1,20};|\w{2,8}://\S+|\S+@\S+|\{\w*\}|%\w")
+# A run without spaces is searched for an address once: "\S+@\S+" would take quadratic time.
+_NO_TEXT = re.compile(
+    r"</?[A-Za-z][^<>]*>|&\w{1,20};|\w{2,8}://\S+|(?<![^\s<>;])[^\s@<>;]++@\S+|\{\w*\}|%\w"
+)
 _CERTAIN, _LETTERS = 90.0, 24
 """Confidence and letters from which a text is taken to be in another language than a source."""
 _WATCH_S = 2.0  # between looks at the models' folders
@@ -311,7 +314,7 @@ def load_models(
     for path in models:
         bundle = Bundle.load(path)
         if pending and bundle.languages.missing:
-            bundle.languages = pending.pop(0)
+            _set_languages(bundle, pending.pop(0))
         for source, target in _pairs(bundle):
             earlier = paths.setdefault((_normalize(source), _normalize(target)), path)
             if earlier is not path:
@@ -381,7 +384,7 @@ class ModelWatcher:
         own = [direction for direction in directions if direction.path == path]
         bundle, before = Bundle.load(path), own[0].bundle
         if bundle.languages.missing:
-            bundle.languages = before.languages
+            _set_languages(bundle, before.languages)
         if _pairs(bundle) != _pairs(before):
             names = ", ".join(direction.name for direction in own)
             raise ValueError(f"it does not translate {names}: restart the server")
@@ -416,6 +419,21 @@ def _pairs(bundle: Bundle) -> tuple[LanguagePair, ...]:
     return bundle.directions or (LanguagePair(languages.source, languages.target),)
 
 
+def _set_languages(bundle: Bundle, languages: Languages) -> None:
+    """Name the languages of a model without; the targets of several directions follow their tags.
+
+    Raises:
+        ValueError: if the target is none of several directions.
+    """
+    targets = dict.fromkeys(pair.target for pair in bundle.directions)
+    if targets and languages.target not in (*targets, bundle.languages.target):
+        raise ValueError(
+            f"--languages {languages.source}-{languages.target}: the model without languages "
+            f"translates into {', '.join(targets)}: name one of these targets"
+        )
+    bundle.relabel(languages)
+
+
 def _translator_of(translator: Translator, bundle: Bundle, target: str) -> Translator:
     return translator.to(target) if bundle.directions else translator
 
@@ -435,7 +453,9 @@ def make_direction(
     """
     names, pair = bundle.languages, pair or _pairs(bundle)[0]
     display = {names.source: names.source_name, names.target: names.target_name}
-    source, target = (Language(code=code, name=display.get(code) or code) for code in pair)
+    source, target = (
+        Language(code=code, name=display.get(code) or language_name(code)) for code in pair
+    )
     translator = _translator_of(translator, bundle, pair.target)
     return Direction(
         name=str(pair),

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from transduce.serve.access import client_network
+from transduce.serve.access import client_network, unmapped_address
 from transduce.serve.errors import HTTPError
 from transduce.serve.routing import error_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
@@ -77,6 +77,8 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.client:  # of IPv4 even where the server listens on ::, as proxies are named
+            self.client = (unmapped_address(self.client[0]), self.client[1])
         if not self.connections_per_client.add(self.peer_address):
             self.app = _too_many_connections  # idle connections count, but get no response
         self.update_phase()

@@ -1,8 +1,9 @@
 """Translation of texts: segmented into sentences, translated by the batchers and reassembled.
 
-All sentences of a text request go to a batcher in one call, so the queue accepts or rejects the
-request as a unit. The k-th alternative of a text joins the k-th best translation of each sentence
-(the best where a sentence has fewer); for a single sentence, the alternatives are its n-best list.
+All sentences of a text request that the translation memory lacks go to a batcher in one call, so
+the queue accepts or rejects the request as a unit. The k-th alternative of a text joins the k-th
+best translation of each sentence (the best where a sentence has fewer); for a single sentence, the
+alternatives are its n-best list.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from transduce.documents.markup import (
     segment_text,
 )
 from transduce.inference.glossary import Term, whole_term
+from transduce.inference.texts import stored_translation
 from transduce.search.interruption import interruptible, interruption_point
 from transduce.serve.batcher import (
     Abandoned,
@@ -122,14 +124,17 @@ async def translate_in_direction(
         return segmented, sentences
 
     segmented, sentences = await offload(size, segment)
-    remembered = (
-        await _look_up(direction, [sentence.text for sentence in sentences]) if use_memory else {}
+    stored = await _stored_results(direction, segmented, align=align) if use_memory else {}
+    computed = iter(
+        await direction.batcher.translate(
+            [sentence for sentence in sentences if sentence.text not in stored], options
+        )
     )
-    results = iter(await direction.batcher.translate(sentences, options))
+    results = (stored.get(sentence.text) or next(computed) for sentence in sentences)
 
     def reassemble() -> list[TranslatedText]:
         translations = [
-            _reassemble(text, results, glossary=options.glossary, remembered=remembered)
+            _reassemble(text, results, glossary=options.glossary, stored=stored)
             for text in segmented
         ]
         return [
@@ -224,41 +229,67 @@ async def _look_up(direction: Direction, texts: Sequence[str]) -> dict[str, str]
     return await asyncio.to_thread(look_up)
 
 
+async def _stored_results(
+    direction: Direction, segmented: Sequence[SegmentedText], *, align: bool
+) -> dict[str, SentenceResult]:
+    """Return the translations of sentences that the memory has, aligned where tags need it."""
+    units = [unit for text in segmented for unit in text.units if not unit.run]
+    targets = await _look_up(direction, [unit.text for unit in units])
+    stored = {source: stored_translation(source, target) for source, target in targets.items()}
+    aligned = {unit.text: "" for unit in units if unit.text in stored and (align or unit.align)}
+
+    def compute() -> None:
+        for source in aligned:
+            interruption_point()
+            translation = stored[source]
+            aligned[source] = direction.translator.alignment(translation, text=translation.text)
+
+    if aligned:
+        await direction.batcher.run(compute, work=estimate_work(sum(map(len, aligned))))
+    return {
+        source: SentenceResult(translation, aligned.get(source, ""))
+        for source, translation in stored.items()
+    }
+
+
 def _reassemble(
     segmented: SegmentedText,
     all_results: Iterator[SentenceResult],
     *,
     glossary: tuple[Term, ...],
-    remembered: Mapping[str, str],
+    stored: Mapping[str, SentenceResult],
 ) -> TranslatedText:
-    """Take the results of a text, and insert them, or what replaces them."""
-    results = tuple(islice(all_results, len(segmented.units)))
-    replaced: dict[int, UnitTranslation] = {}
-    from_memory = 0
-    for index, unit in enumerate(segmented.units if glossary or remembered else ()):
-        if term := whole_term(unit.text, glossary):
-            replaced[index] = UnitTranslation(term.target)
-        elif unit.text in remembered:
-            replaced[index] = UnitTranslation(remembered[unit.text])
-            from_memory += 1
+    """Take the results of a text, and insert them, or terms that replace them."""
+    units = segmented.units
+    results = tuple(islice(all_results, len(units)))
+    terms = {
+        index: UnitTranslation(term.target)
+        for index, unit in enumerate(units if glossary else ())
+        if (term := whole_term(unit.text, glossary))
+    }
+    from_memory = sum(
+        unit.text in stored and not unit.run and index not in terms
+        for index, unit in enumerate(units)
+    )
 
-    def restored(units: Iterable[UnitTranslation]) -> RestoredText:
-        return restore_text(segmented, [replaced.get(i, unit) for i, unit in enumerate(units)])
+    def restored(translations: Iterable[UnitTranslation]) -> RestoredText:
+        return restore_text(segmented, [terms.get(i, t) for i, t in enumerate(translations)])
 
     best = restored(
         UnitTranslation(result.translation.text, result.alignment) for result in results
     )
     count = max((len(result.translation.others) for result in results), default=0)
     alternatives = dict.fromkeys(
-        restored(UnitTranslation(_kth_best(result, k)) for result in results).text
-        for k in range(count)
+        restored(_kth_best(result, k) for result in results).text for k in range(count)
     )
     alternatives.pop(best.text, None)
-    both = zip(segmented.units, results, strict=True)
+    both = zip(units, results, strict=True)
     sentences = tuple(result for unit, result in both if not unit.run)
     return TranslatedText(best.text, tuple(alternatives), best.lost, sentences, from_memory)
 
 
-def _kth_best(result: SentenceResult, k: int) -> str:
-    others = result.translation.others
-    return others[k].text if k < len(others) else result.translation.text
+def _kth_best(result: SentenceResult, k: int) -> UnitTranslation:
+    best, others = result.translation, result.translation.others
+    if k < len(others):
+        return UnitTranslation(others[k].text)
+    return UnitTranslation(best.text, result.alignment)

@@ -171,7 +171,7 @@ def resume_from_latest(
 
     Args:
         folder: of the run's checkpoints.
-        load: `load_state` of what is trained.
+        load: `load_state` of what is trained, which checks the checkpoint.
         on_event: called with what was skipped and restored.
 
     Returns:
@@ -181,13 +181,18 @@ def resume_from_latest(
         ValueError: one line, if no checkpoint is intact, or the newest is of another model.
     """
     checkpoints = list_checkpoints(folder)
-    if not checkpoints:
-        return TrainState()
-    if not (intact := intact_checkpoints(checkpoints, on_event=on_event)):
+    for checkpoint in reversed(checkpoints):
+        try:
+            state = load(checkpoint)
+        except (ValueError, FileNotFoundError):
+            if intact_checkpoints([checkpoint], on_event=on_event):
+                raise  # it is of another model
+            continue
+        on_event(LogMessage(f"resuming after update {state.update:,}"))
+        return state
+    if checkpoints:
         raise ValueError(f"no checkpoint in {folder} is intact: train anew with another --out")
-    state = load(intact[-1])
-    on_event(LogMessage(f"resuming after update {state.update:,}"))
-    return state
+    return TrainState()
 
 
 def full_state_dict(model: Transformer, process: Process) -> dict[str, Tensor]:
@@ -202,7 +207,7 @@ def intact_checkpoints(checkpoints: Sequence[Path], *, on_event: EventHandler) -
         try:
             check_folder(checkpoint, expected="a training checkpoint")
             intact.append(checkpoint)
-        except ValueError as error:
+        except (ValueError, FileNotFoundError) as error:  # another rank deletes old ones
             on_event(LogMessage(f"skipping a checkpoint: {error}"))
     return intact
 

@@ -25,6 +25,7 @@ class Progress:
     """Target tokens without padding, over the same updates, validation not counted."""
     learning_rate: float
     grad_norm: float
+    """Of the last update that was not skipped."""
     seconds_left: float
     processes: int = 1
     compute_share: float = 1.0

@@ -20,6 +20,7 @@ from transduce.model.fused_layers import (
     PackedBatch,
     PackedShape,
     fused_loss,
+    longest_on_gpu,
     supports_fused_layers,
 )
 from transduce.model.layers import Positions
@@ -130,7 +131,8 @@ class GraphedPasses(FusedPasses):
 
     def pack(self, batch: Batch) -> PackedBatch | None:
         """Pack a batch in main memory, or return None where it has to be passed as it is."""
-        return pack_batch(batch, pad=self._model.config.pad)
+        config, device = self._model.config, self._grads[0].device
+        return pack_batch(batch, pad=config.pad, limit=longest_on_gpu(config.d_k, device))
 
     def begin_update(self) -> None:
         """Forget the gradients of the last update, in the memory that the graphs write to."""

@@ -78,11 +78,12 @@ class MetricsLog:
         if not result.skipped:
             self._losses_of_updates.append(result.loss_sum)
             self._tokens += result.tokens
+            self._grad_norm = result.grad_norm
         last = state.update == state.last_update(self._config.updates)
         if not self._warm:
             self._estimate_early(state)
         if state.update % self._config.log_every == 0 or last:
-            self._progress(state, result, rate)
+            self._progress(state, rate)
 
     def log_skipped(self, state: TrainState, result: StepResult, *, lines: Sequence[int]) -> None:
         """Write and report a skipped update.
@@ -156,7 +157,7 @@ class MetricsLog:
         self._since += pause
         self._time_left.add_validation(pause)
 
-    def _progress(self, state: TrainState, result: StepResult, rate: float) -> None:
+    def _progress(self, state: TrainState, rate: float) -> None:
         if not self._losses_of_updates:  # all updates were skipped: there is no mean of nothing
             return self._begin()
         loss = float(torch.stack(self._losses_of_updates).sum()) / self._tokens
@@ -172,7 +173,7 @@ class MetricsLog:
             loss=loss,
             tokens_per_second=self._tokens / spent,
             learning_rate=rate,
-            grad_norm=float(result.grad_norm),
+            grad_norm=float(self._grad_norm),
             seconds_left=(
                 max(0.0, self.seconds_left(state))
                 if self._config.time

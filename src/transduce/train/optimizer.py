@@ -242,7 +242,10 @@ def learning_rates(
         d_model: of the model; only the paper's schedule depends on it.
     """
     if config.schedule == "paper":
-        adam = paper_rate(update, d_model=d_model, warmup=config.warmup, scale=config.learning_rate)
+        position = max(1.0, update)  # a plan's first may be rounded below 1
+        adam = paper_rate(
+            position, d_model=d_model, warmup=config.warmup, scale=config.learning_rate
+        )
         # Muon's rate has the shape of Adam's, brought to a peak of its own.
         muon = config.muon_learning_rate * adam * (d_model * config.warmup) ** 0.5
         return adam, muon / config.learning_rate

@@ -107,9 +107,10 @@ def train_step(
         MemoryError: if memory runs out on a single row.
     """
     tokens = process.sum_tokens(sum(batch.target_tokens for batch in batches))
+    parts = list(split_batch(batches, most=micro_tokens, pad=model.config.pad))
     # Sharded ranks gather weights in every pass, so all ranks must make equally many.
-    missing = process.max(len(batches)) - len(batches)
-    parts = [*batches, *[_empty_batch(model.config.pad)] * missing]
+    missing = process.max(len(parts)) - len(parts)
+    parts += [_empty_batch(model.config.pad)] * missing
 
     loss_sum, micro_tokens = _accumulate_gradients(
         model,
@@ -209,6 +210,8 @@ def _accumulate_gradients(
                 limit = halve_limit(batch)
                 break
         else:
+            if passes:
+                passes.zero_unwritten()  # a rank without rows has made no pass
             return loss_sum, limit
         # Only here: until the handler ends, the traceback keeps all activations. Gradients of the
         # micro-batches before the one that failed would otherwise count twice.

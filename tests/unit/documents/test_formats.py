@@ -195,6 +195,32 @@ def test_a_blank_line_within_a_cue_is_no_end_of_its_text():
     assert texts("a.srt", content) == ["one", "two"]
 
 
+TIMING = "00:00:01,000 --> 00:00:02,000"
+
+
+@pytest.mark.parametrize(
+    ("content", "cues"),
+    [
+        (f"1\n{TIMING}\na\nb\n2\n{TIMING}\nc\n", ["a b", "c"]),
+        (f"{TIMING}\na\n{TIMING}\n2\n{TIMING}\nb\n", ["a", "b"]),
+        (f"1\n{TIMING}\na\n\nb\n2\n{TIMING}\nc\n", ["a", "b", "c"]),
+        (f"intro\n{TIMING}\na\n\ntitle\n{TIMING}\nb\n{TIMING}\nc\n", ["a", "b", "c"]),
+    ],
+)
+def test_cues_need_no_empty_line_between_them(content: str, cues: list[str]):
+    assert texts("a.srt", content) == cues
+    assert rebuilt("a.srt", content, *cues[:-1], "x") == f"{content[:-2]}x\n"
+
+
+def test_a_line_of_dashes_takes_no_time():
+    line = f"1:00{'-' * 200_000}"
+    begun = time.process_time()
+
+    assert texts("a.srt", f"{TIMING}\na\n\n{line}") == ["a", line]
+
+    assert time.process_time() - begun < 3
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [

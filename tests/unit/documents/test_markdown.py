@@ -113,3 +113,12 @@ def test_hostile_markdown_takes_no_time(text: str) -> None:
     assert same(read_document("a.md", content)) == content
 
     assert time.process_time() - begun < 3
+
+
+def test_front_matter_without_end_takes_no_time() -> None:
+    content = b"---\r\n" + b"a: b\r\n" * 10_000 + b"...\r\n"
+    begun = time.process_time()
+
+    assert same(read_document("a.md", content)) == content
+
+    assert time.process_time() - begun < 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from transduce.data.segmentation import MAX_SENTENCE_LENGTH
 from transduce.documents import placeholders
-from transduce.documents.html import tokenize_html, visible_text
+from transduce.documents.html import HTML_RULES, TagRules, tokenize_html, visible_text
 from transduce.documents.markup import (
     MarkedSentence,
     Markup,
@@ -36,9 +36,9 @@ def restore(text: str, markup: Markup, **translations: str) -> RestoredText:
     return restore_text(apart, [UnitTranslation(ask.text.upper()) for ask in apart.units])
 
 
-def aligned(page: str, translation: str, alignment: str) -> str:
+def aligned(page: str, translation: str, alignment: str, *, rules: TagRules = HTML_RULES) -> str:
     """The page whose one sentence becomes `translation`; a run becomes a question mark."""
-    apart = segment_text(page, "html")
+    apart = segment_text(page, "html", rules=rules)
     unit, *runs = apart.units
     assert unit.align
     return restore_text(
@@ -277,6 +277,14 @@ def test_what_stands_alone_goes_before_its_word():
     page = "one <img src=x> two three"
 
     assert aligned(page, "drei zwei eins", "0-2 1-1 2-0") == "drei <img src=x> zwei eins"
+
+
+def test_a_tag_of_xml_that_closes_itself_stands_alone():
+    page = 'Press <x id="1"/> to go.'
+
+    result = aligned(page, "Zum Gehen drücken.", "0-2 1-0 2-1", rules=TagRules(xml=True))
+
+    assert result == '<x id="1"/> Zum Gehen drücken.'
 
 
 def test_what_is_glued_to_a_word_stays_so():

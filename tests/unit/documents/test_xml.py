@@ -7,6 +7,7 @@ import random
 import re
 import time
 import zipfile
+from contextlib import suppress
 from xml.etree import ElementTree
 
 import pytest
@@ -19,6 +20,7 @@ from tests.archives import (
     same,
     translated,
     unpacked,
+    upper_words,
 )
 
 from transduce.documents import xml_formats
@@ -80,6 +82,15 @@ def test_runs_that_look_alike_are_one_text() -> None:
 
     assert texts("a.docx", word(body)) == ["<g id=0>Word</g>s here"]
     assert texts("a.docx", word(f"<w:p>{run('a')}<w:proofErr/>{run('b')}</w:p>")) == ["ab"]
+
+
+@pytest.mark.parametrize("empty", ["<w:t/>", "<w:t />", "<w:t></w:t>"])
+def test_a_run_without_characters_goes(empty: str) -> None:
+    body = f"<w:p>{run('Note: ', RED)}<w:r>{empty}</w:r>{run('a longer text')}</w:p>"
+
+    changed = translated_word(body, upper_words)
+
+    assert changed == f"<w:p>{run('NOTE:', RED)}{run(' A LONGER TEXT')}</w:p>"
 
 
 def test_links_breaks_and_notes_are_kept() -> None:
@@ -164,6 +175,15 @@ def test_cells_but_not_the_columns_of_tables() -> None:
     assert [segment.text for segment in document.segments] == ["A dog"]
     changed = unpacked(translated(document))["xl/sharedStrings.xml"].decode()
     assert changed == strings.format("A DOG").replace("<t>A", '<t xml:space="preserve">A')
+
+
+def test_cells_of_worksheets_are_read_if_they_have_text() -> None:
+    sheet = '<worksheet><c t="inlineStr"><is><t>A dog</t></is></c></worksheet>'
+    files = {"xl/worksheets/sheet1.xml": sheet, "xl/worksheets/sheet2.xml": "<c><v>1</v>"}
+
+    document = read_document("a.xlsx", archive(files))
+
+    assert [segment.text for segment in document.segments] == ["A dog"]
 
 
 def test_open_document() -> None:
@@ -252,6 +272,19 @@ def test_android_keeps_references_and_escapes() -> None:
     assert after == page.replace("It\\'s", "IT\\'S").replace("ok", "OK").replace("a dog", "DOG A")
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("A\n    dog", "A dog"),
+        ("\n A  dog\\n b ", " A dog\n b "),
+        ('A "dog\n  b"  c""d\\"  e', 'A dog\n  b cd" e'),
+        ('A\u00a0 dog "b  ', "A\u00a0 dog b  "),
+    ],
+)
+def test_white_space_of_android_counts_in_quotes(content: str, text: str) -> None:
+    assert texts("a.xml", f"<resources><string>{content}</string></resources>") == [text]
+
+
 def test_android_joins_the_halves_of_a_character() -> None:
     page = "<resources><string name='a'>\\uD83D\\uDE00 a dog</string></resources>"
 
@@ -322,6 +355,38 @@ def test_too_many_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ValueError, match="has more than 1 files"):
         read_document("a.docx", word(""))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.docx", word("<w:p/>", **{"word/header1.xml": "<a/>" * 2})),
+        ("a.xml", b"<resources>" + b"<a/>" * 6 + b"</resources>"),
+    ],
+)
+def test_too_many_tags_are_refused(
+    name: str, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(xml_formats, "MAX_TAGS", 7)
+
+    with pytest.raises(ValueError, match=rf"^{name} has more than 7 XML tags: split it"):
+        read_document(name, content)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.xlf", b"<xliff " * 20_000),
+        ("a.xlsx", archive({"xl/tables/table1.xml": "<tableColumn " * 20_000})),
+    ],
+)
+def test_tags_without_end_take_no_time(name: str, content: bytes) -> None:
+    begun = time.process_time()
+
+    with suppress(ValueError):
+        read_document(name, content)
+
+    assert time.process_time() - begun < 3
 
 
 MUTATED: dict[str, dict[str, bytes]] = {

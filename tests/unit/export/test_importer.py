@@ -14,6 +14,7 @@ from torch import Tensor
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
+from transduce.data.languages import LanguagePair
 from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.export.importer import import_marian
 from transduce.export.marian import write_huggingface
@@ -189,6 +190,35 @@ def test_languages_can_be_said(folder: Path):
     result = import_marian(folder, target="nds").languages
 
     assert (result.source, result.target) == ("en", "nds")
+
+
+@pytest.mark.parametrize(
+    ("written", "codes"),
+    [
+        (("zho", "eng"), ("zh", "en")),
+        (("eng", "mul"), ("en", "mul")),
+        (("ROMANCE", "pt_BR"), ("ROMANCE", "pt-BR")),
+    ],
+)
+def test_languages_have_the_codes_that_clients_use(
+    folder: Path, written: tuple[str, str], codes: tuple[str, str]
+):
+    edit_json(folder, "tokenizer_config", source_lang=written[0], target_lang=written[1])
+
+    assert import_marian(folder).languages.codes == codes
+
+
+def test_the_source_is_no_target_of_a_model_with_tags(folder: Path):
+    table = json.loads((folder / "vocab.json").read_text())
+    for tag, piece in zip((">>eng<<", ">>deu<<"), list(table)[7:9], strict=True):
+        table[tag] = table.pop(piece)
+    (folder / "vocab.json").write_text(json.dumps(table))
+    edit_json(folder, "tokenizer_config", source_lang="eng", target_lang=None)
+
+    bundle = import_marian(folder)
+
+    assert bundle.languages.codes == ("en", "mul")
+    assert bundle.directions == (LanguagePair("en", "de"),)
 
 
 def test_without_a_tokenizers_config_languages_have_their_usual_names(folder: Path):

@@ -59,6 +59,19 @@ def test_a_sentence_gets_the_terms_that_it_calls_for(tokenizer: Tokenizer):
     } == {first: [ids(tokenizer, "Ball")]}
 
 
+def test_sentences_of_equal_pieces_keep_their_own_terms(tokenizer: Tokenizer):
+    terms = (Term("猫", "Ball"), Term("狗", "Buch"))
+
+    built = build_requests(
+        ["a 猫", "a 狗"], ["", ""], config=CONFIG, tokenizer=tokenizer, glossary=terms
+    )
+
+    ((cat,), (dog,)) = built.requests
+    assert cat.source == dog.source
+    for request, text in ((cat, "Ball"), (dog, "Buch")):
+        assert [item.target_ids for item in built.terms[request]] == [ids(tokenizer, text)]
+
+
 def test_each_part_of_a_long_sentence_gets_its_own_terms(tokenizer: Tokenizer):
     short = replace(CONFIG, max_source=len(ids(tokenizer, "a red ball")))
     line = "a red ball and a book"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from transduce.data.config import TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.glossary import (
     Term,
@@ -184,6 +185,13 @@ def test_phrases_begin_with_a_word_and_are_said_in_mid_sentence(tokenizer: Token
 
     assert tokenizer.pieces(run)[0].startswith("▁")
     assert tokenizer.decode([*tokenizer.encode("mit dem"), *run]) == "mit dem roten Ball"
+
+
+@pytest.mark.parametrize("target", [" Müller\t", "Mu\N{COMBINING DIAERESIS}ller"])
+def test_a_target_is_tidied(target: str):
+    tokenizer = Tokenizer.train(["Herr Müller"], TokenizerConfig(vocab_size=14))
+
+    assert encode_term(Term("miller", target), tokenizer) == tuple(tokenizer.encode("Müller"))
 
 
 def test_a_target_is_demanded_once(tokenizer: Tokenizer):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.conftest import Transduce
+from tests.unit.conftest import LINES
 from tests.unit.inference.scripted import Scripted, constant
 
 from transduce.bundle.bundle import Bundle, Provenance
@@ -421,6 +423,20 @@ def test_a_term_is_said_by_a_real_model(translator: Translator):
                 assert item.text == before.text
 
 
+def test_a_term_counts_as_applied_by_a_model_that_lower_cases(
+    untrained: Transformer, tmp_path: Path, transduce: Transduce
+):
+    config = TokenizerConfig(vocab_size=untrained.config.vocab_size, lower_case=True)
+    model = saved(untrained, Tokenizer.train(LINES, config), tmp_path / "model")
+    (tmp_path / "terms.tsv").write_text("man\tMilch\n")
+    glossary = ("--glossary", tmp_path / "terms.tsv", "--max-length", 40)
+
+    result = transduce("translate", model, *glossary, stdin=b"the old man\n")
+
+    assert "milch" in result.out.split()
+    assert result.err.endswith("glossary: 1 of 1 terms applied\n")
+
+
 def test_a_glossary_is_refused_before_the_first_line_where_torch_was_left_out(
     untrained: Transformer, tokenizer: Tokenizer
 ):
@@ -560,6 +576,15 @@ def test_a_line_that_exceeds_the_positions_is_not_scored_but_named(short: Transl
         short.score(["ein"] * 3, ["ein", "ein Buch und ein Buch", "ein"], first_line=7)
 
 
+def test_a_source_that_exceeds_the_positions_as_written_has_no_alignment(short: Translator):
+    (result,) = short.translate(["ein"])
+
+    written = dataclasses.replace(result, source="ein Buch und ein Buch")  # without placeholders
+
+    assert short.alignment(result)
+    assert short.alignment(written) == ""
+
+
 def test_a_beginning_of_all_positions_has_no_alternatives(short: Translator):
     with pytest.raises(ValueError, match=r"a beginning of \d+ pieces does not fit .* at most 6"):
         short.alternatives("ein", "ein Buch und ein Buch")
@@ -657,7 +682,10 @@ def test_models_of_other_vocabularies_do_not_decide_together(
         Translator.load(two[0], ensemble=[two[1], third])
 
 
-@pytest.mark.parametrize("options", [{"engine": "ctranslate2"}, {"compute_type": "int8"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"engine": name} for name in ("ctranslate2", "native", "typo")] + [{"compute_type": "int8"}],
+)
 def test_what_several_models_cannot_do_is_refused(two: list[Path], options: dict[str, str]):
     with pytest.raises(ValueError, match=r"^an ensemble "):
         Translator.load(two[0], ensemble=two[1:], **options)  # type: ignore[arg-type]

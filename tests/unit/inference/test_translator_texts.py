@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
 from tests.unit.inference.scripted import Scripted
 
+from transduce.cli.translate_documents import translate_document
 from transduce.data.tokenizer import Tokenizer
+from transduce.documents.formats import read_document
 from transduce.documents.markup import RestoredText
 from transduce.inference.texts import translate_texts
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
+from transduce.memory.store import Entry, Match
 from transduce.model.transformer import Transformer
 from transduce.search.config import DecodingConstraints, Request, SearchConfig
 
@@ -114,6 +118,40 @@ def test_a_sentence_of_a_memory_has_an_alignment_of_its_own(
 
     assert result.text == "<p>den Ball <b>rot</b></p>"
     assert looked_up == ["the red ball"]  # once, and none of the runs
+
+
+def test_the_model_gets_only_what_the_memory_lacks(translator: Translator, engine: Scripted):
+    seen: list[Translation] = []
+
+    (result,) = translate_texts(
+        translator,
+        ["red ball\na book"],
+        on_translation=seen.append,
+        remembered={"a book": "ein Buch"}.get,
+    )
+
+    assert result.text == "ball red\nein Buch"
+    assert [len(batch) for batch in engine.batches] == [1]
+    assert [(item.source, item.text) for item in seen] == [
+        ("red ball", "ball red"),
+        ("a book", "ein Buch"),
+    ]
+
+
+def test_white_space_around_a_text_of_a_memory_stays(translator: Translator, tmp_path: Path):
+    document = read_document("a.po", b'msgid "a book\\n"\nmsgstr ""\n')
+    entry = Entry(source="a book", target="ein Buch", source_lang="en", target_lang="de")
+
+    translate_document(
+        partial(translate_texts, translator),
+        document,
+        tmp_path / "b.po",
+        terms=(),
+        engine="",
+        memory=lambda text, before: Match(entry, 100),
+    )
+
+    assert (tmp_path / "b.po").read_text() == 'msgid "a book\\n"\nmsgstr "ein Buch\\n"\n'
 
 
 def test_settings_reach_the_translator(translator: Translator):

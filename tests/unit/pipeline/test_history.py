@@ -11,7 +11,7 @@ import torch
 from tests.conftest import Run, Transduce, refuses
 
 from transduce.config import load_recipe
-from transduce.model.transformer import Transformer
+from transduce.model.transformer import Transformer, with_paper_scaling
 from transduce.pipeline.history import training_history
 from transduce.pipeline.prepared import open_prepared
 from transduce.train.checkpoint import load_weights
@@ -48,6 +48,22 @@ def test_the_losses_are_those_of_the_log(run: Run):
     for update, loss, chrf in history.validation:
         line = validated[update]
         assert (loss, chrf) == (line["validation_loss"], line["chrf"])
+
+
+def test_weights_have_the_scaling_of_the_page(run: Run, tmp_path: Path):
+    copy = shutil.copytree(run.folder, tmp_path / "run")
+    recipe = copy / "recipe.toml"
+    text = recipe.read_text()
+    assert 'scale = "embedding"' in text
+    recipe.write_text(text.replace('scale = "embedding"', 'scale = "projection"'))
+
+    history = training_history(copy)
+
+    for update in (60, 90):
+        stored = load_weights(run.folder / "checkpoints" / f"update-{update:08d}")
+        expected = with_paper_scaling(stored, load_recipe(recipe).model)
+        for name, weight in history.weights[update].items():
+            assert torch.equal(torch.from_numpy(weight), expected[name]), name
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(run: Run, tmp_path: Path):

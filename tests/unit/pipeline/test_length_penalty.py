@@ -11,7 +11,9 @@ from tests.conftest import made
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
+from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import Pair
+from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
 from transduce.evaluation.metrics import chrf
@@ -40,8 +42,7 @@ SEARCH = SearchConfig(beam=4, extra=7)
 TUNED = "train.tune_length_penalty=true"
 
 
-@pytest.fixture
-def undecided(tokenizer: Tokenizer) -> Transformer:
+def made_undecided(tokenizer: Tokenizer) -> Transformer:
     """A model that ends at once or hardly: much depends on the length penalty."""
     shape = {"encoder_layers": 1, "decoder_layers": 1, "heads": 3, "d_model": 22, "d_ff": 31}
     model = made(
@@ -52,6 +53,11 @@ def undecided(tokenizer: Tokenizer) -> Transformer:
         model.embedding.weight *= 3.0
         model.output_bias[tokenizer.EOS] = 5.0
     return model.eval()
+
+
+@pytest.fixture
+def undecided(tokenizer: Tokenizer) -> Transformer:
+    return made_undecided(tokenizer)
 
 
 def pairs_for(model: Transformer, tokenizer: Tokenizer, *, alpha: float) -> list[Pair]:
@@ -76,6 +82,22 @@ def test_the_exponent_that_made_the_references_is_found(
     result = propose_alpha(undecided, tokenizer, pairs=pairs, search=SEARCH, measure=measure)
 
     assert result == alpha
+
+
+def test_with_a_vocabulary_a_side_the_targets_is_decoded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(length_penalty, "_FEWEST", 14)
+    sides = PairTokenizer.train_pair(LINES[:3], LINES[3:], TokenizerConfig(vocab_size=60))
+    model, measured = made_undecided(sides), list[Sequence[str]]()
+    pairs = [Pair(line, "") for line in LINES * 2]
+    expected = translate_pairs(model, sides, pairs=pairs, search=SEARCH, retry_loops=False)
+
+    def recorded(texts: Sequence[str], some: Sequence[Pair]) -> tuple[float]:
+        measured.append([text.strip() for text in texts])
+        return (0.0,)
+
+    propose_alpha(model, sides, pairs=pairs, search=SEARCH, measure=recorded)
+
+    assert [translation.text for translation in expected] in measured
 
 
 def test_few_pairs_or_no_beam_leave_it(undecided: Transformer, tokenizer: Tokenizer):

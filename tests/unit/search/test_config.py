@@ -1,8 +1,11 @@
 """What is asked of search: values that cannot be searched with are refused by name."""
 
+import math
+
 import pytest
 
-from transduce.search.config import UNCONSTRAINED, DecodingConstraints, SamplingConfig
+from transduce.search.config import UNCONSTRAINED, DecodingConstraints, SamplingConfig, SearchConfig
+from transduce.search.hypothesis import length_penalty
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,12 @@ def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], message:
 def test_wishes_that_cannot_be_met_are_refused(setting: dict[str, int], message: str):
     with pytest.raises(ValueError, match=message):
         DecodingConstraints(**setting)
+
+
+def test_an_exponent_whose_penalty_is_no_number_is_refused():
+    assert length_penalty(1_000_000, SearchConfig(alpha=50.0).alpha) < math.inf
+    with pytest.raises(ValueError, match=r"search\.alpha must be at most 50, not 400"):
+        SearchConfig(alpha=400.0)
 
 
 def test_the_limit_is_the_models_until_one_is_wished():

@@ -47,6 +47,30 @@ def test_a_page_of_another_origin_is_refused(served: Served) -> None:
     assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        (("cross-site", "no-cors", "image"), 403),
+        (("same-site", "no-cors", "script"), 403),
+        (("cross-site", "navigate", "iframe"), 403),
+        (("cross-site", "navigate", "document"), 200),
+        (("same-origin", "cors", "empty"), 200),
+        (("none", "navigate", "document"), 200),
+    ],
+)
+def test_an_image_of_another_page_is_refused(
+    served: Served, how: tuple[str, str, str], status: int
+) -> None:
+    """Browsers send no Origin with it; its address alone would run the model."""
+    headers = dict(zip(("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"), how, strict=True))
+    words = {"q": "Hello.", "langpair": "en|de"}
+
+    answer = served.ask("GET", "/translate", params=words, headers=headers)
+
+    assert answer.status_code == status
+    assert bool(served.loud["en-de"].received) == (status == 200)
+
+
 def test_its_own_page_may_use_a_local_server(served: Served) -> None:
     assert post(served, origin="http://localhost:5000").status_code == 200
 
@@ -64,9 +88,12 @@ def test_allowed_hosts_and_origins_are_accepted(serve: Serve) -> None:
 
 
 def test_a_public_server_answers_to_every_name_and_page(serve: Serve) -> None:
-    answer = post(serve("en-de", settings=PUBLIC), host="mt.example", origin="https://a.example")
+    served = serve("en-de", settings=PUBLIC)
+
+    answer = post(served, host="mt.example", origin="https://a.example")
 
     assert answer.status_code == 200
+    assert post(served, **{"sec-fetch-site": "cross-site"}).status_code == 200
     assert answer.headers["access-control-allow-origin"] == "*"
 
 

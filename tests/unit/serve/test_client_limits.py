@@ -149,6 +149,7 @@ def test_a_daily_quota_is_charged_for_successes_of_every_api(serve: Serve) -> No
     [
         ("10.1.2.3", "10.1.2.3"),
         ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
         ("testclient", "testclient"),
         ("", ""),
     ],

@@ -117,13 +117,35 @@ def test_several_targets_have_to_be_chosen_from(serve: "Serve") -> None:
     assert "transduce-en-de, transduce-en-fr" in answer.json()["error"]
 
 
-def test_subtitleedit_gets_its_subtitle_and_not_its_prompt(serve: "Serve") -> None:
-    served = serve("de-en", "en-fr", "en-de")
+@pytest.mark.parametrize("pairs", [("en-de",), ("de-en", "en-fr", "en-de")])
+def test_subtitleedit_gets_its_subtitle_and_not_its_prompt(
+    serve: "Serve", pairs: tuple[str, ...]
+) -> None:
+    """The models have codes alone, as one's own and imported ones have."""
+    served = serve(*pairs)
 
     result = chat(served, f"{PROMPT}\n\nA dog runs.<br />It is red.")
 
     assert result == "A DOG RUNS.<br />IT IS RED."
     assert served.loud["en-de"].received == ["A dog runs.", "It is red."]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "name", "pair"),
+    [
+        (("en-pt-BR", "en-pt"), "Portuguese", "en-pt"),
+        (("en-pt-BR", "en-pt"), "Portuguese (BR)", "en-pt-BR"),
+        (("en-pt", "en-pt-BR"), "pt-BR", "en-pt-BR"),
+        (("en-pt-BR", "en-pt-PT"), "portuguese", "en-pt-BR"),
+    ],
+)
+def test_a_prompt_names_a_language_with_its_variant_or_without(
+    serve: "Serve", pairs: tuple[str, ...], name: str, pair: str
+) -> None:
+    served = serve(*pairs)
+
+    assert chat(served, f"Translate from English to {name}:\n\nA dog runs.") == "A DOG RUNS."
+    assert served.loud[pair].received == ["A dog runs."]
 
 
 @pytest.mark.parametrize("model", ["transduce-en-fr", "EN-FR"])
@@ -155,6 +177,20 @@ def test_the_last_message_of_the_user_is_translated(served: "Served") -> None:
     answer = served.post("/v1/chat/completions", messages=messages).json()
 
     assert answer["choices"][0]["message"]["content"] == "A DOG RUNS."
+
+
+def test_the_texts_of_a_message_in_parts_are_translated(served: "Served") -> None:
+    """OpenAI's clients send parts, and earlier answers that only called a tool."""
+    parts = [{"type": "text", "text": "A dog runs."}, {"type": "image_url", "image_url": {}}]
+    messages = [
+        {"role": "system", "content": [{"type": "text", "text": "You translate into German."}]},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": [*parts, {"type": "text", "text": "It is red."}]},
+    ]
+
+    answer = served.post("/v1/chat/completions", messages=messages).json()
+
+    assert answer["choices"][0]["message"]["content"] == "A DOG RUNS.\nIT IS RED."
 
 
 def test_a_language_in_other_letters_is_not_named(served: "Served") -> None:

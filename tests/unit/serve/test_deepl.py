@@ -251,6 +251,7 @@ def test_a_glossary_is_applied(served: Served) -> None:
         ({"ignore_tags": ["x"]}, "<p>A <x>red</x> hat</p>", "<p>A <x>red</x> HAT</p>"),
         ({"ignore_tags": "y,x"}, "<p>A <x>red</x> hat</p>", "<p>A <x>red</x> HAT</p>"),
         ({"splitting_tags": ["x"]}, "<x>A hat</x><x>A b</x>", "<x>A HAT</x><x>A B</x>"),
+        ({}, "<p>A <code/> hat</p>", "<p>A <code/> HAT</p>"),
     ],
 )
 def test_tags_mean_what_the_client_says(

@@ -58,3 +58,13 @@ def test_every_probe_is_a_path_of_the_server(served: "Served") -> None:
 
     assert probes == {"/health", "/ready"}
     assert {served.ask("GET", path).status_code for path in probes} == {200}
+
+
+def test_the_cache_is_where_compiled_code_may_run() -> None:
+    unit = (DEPLOY / "transduce.service").read_text()
+    places = re.findall(r"^CacheDirectory=(\w+)$", unit, re.MULTILINE)
+
+    assert re.findall(r"TRANSDUCE_CACHE=(\S+)", unit) == [f"/var/cache/{name}" for name in places]
+    assert places
+    for name in ("Containerfile", "compose.yaml"):
+        assert "/tmp:exec" in (DEPLOY / name).read_text()

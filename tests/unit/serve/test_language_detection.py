@@ -1,6 +1,7 @@
 """Which of the loaded languages a text is in."""
 
 import sys
+import time
 
 import pytest
 from tests.served import Serve
@@ -80,7 +81,10 @@ def test_text_in_the_target_language_is_not_taken_for_the_only_source() -> None:
 def test_markup_and_addresses_are_not_read_as_language() -> None:
     pytest.importorskip("lingua")
     detector = LanguageDetector(["en", "de"])
-    tagged = '<p class="the main content of this page">Hund</p> https://the.example/of/this'
+    tagged = (
+        '<p class="the main content of this page">Hund</p> https://the.example/of/this '
+        "<b>the.man@of.this.example</b>"
+    )
 
     assert detector.detect(tagged) == detector.detect("  Hund   ")
 
@@ -89,6 +93,20 @@ def guesses(**confidences: float) -> list[DetectedLanguage]:
     return [
         DetectedLanguage(language=code, confidence=value) for code, value in confidences.items()
     ]
+
+
+def test_a_long_run_without_spaces_is_searched_in_linear_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For an address it took half a minute, in which the server answered nobody."""
+    monkeypatch.setitem(sys.modules, "lingua", None)
+    text, started = "a" * 100_000, time.perf_counter()
+
+    (guess,) = LanguageDetector(["en"]).detect(text)
+    probable_source(text, guesses(de=99.0, en=1.0), ["en"])
+
+    assert guess.language == "en"
+    assert time.perf_counter() - started < 3.0
 
 
 def test_a_short_text_is_in_a_language_that_can_be_translated() -> None:

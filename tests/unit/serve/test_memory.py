@@ -74,6 +74,20 @@ def test_a_sentence_of_a_longer_text_or_in_html_is_replaced(served: "Served") ->
     assert translation(served, "<p>A dog runs.</p>", format="html") == "<p>Ein Hund läuft.</p>"
     native = served.post("/api/translate", text="Yes, sir! A dog runs.", **PAIR).json()
     assert native["from_memory"] == 1
+    assert [sentence["text"] for sentence in native["sentences"]] == [
+        "YES, SIR!",
+        "Ein Hund läuft.",
+    ]
+    assert "A dog runs." not in served.loud["en-de"].received
+
+
+def test_tags_have_their_place_in_a_sentence_of_the_memory(served: "Served") -> None:
+    served.post("/suggest", q="A dog runs.", s="Ein Hund läuft.", **PAIR)
+    page, expected = "<p>A <b>dog</b> runs.</p>", "<p>Ein <b>Hund</b> läuft.</p>"
+
+    answer = served.post("/translate", q=page, format="html", alternatives=1, **PAIR).json()
+
+    assert (answer["translatedText"], answer["alternatives"]) == (expected, [])
 
 
 def test_the_white_space_around_a_text_stays(served: "Served") -> None:

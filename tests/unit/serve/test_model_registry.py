@@ -12,6 +12,7 @@ from tests.conftest import Run, Transduce
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages
+from transduce.data.languages import LanguagePair
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -19,7 +20,7 @@ from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import ModelRegistry, load_models
 from transduce.serve.settings import ServerSettings
 
-NAMES = {"en": "English", "de": "German", "fr": "", "zh": "Chinese"}
+NAMES = {"en": "", "de": "Deutsch", "fr": "", "zh": ""}
 
 Loaded = Callable[..., ModelRegistry]
 
@@ -86,7 +87,7 @@ def test_a_direction_that_is_not_loaded_is_refused_by_both_names(loaded: Loaded)
         registry.find("de", "en")
 
     assert refused.value.message == (
-        "English (en) is not available as a target language from German (de)"
+        "English (en) is not available as a target language from Deutsch (de)"
     )
 
 
@@ -96,8 +97,8 @@ def test_sources_and_their_targets_are_each_there_once(loaded: Loaded) -> None:
     assert [source.code for source in registry.sources()] == ["en", "de"]
     assert [target.code for target in registry.targets()] == ["de", "en", "fr"]
     assert [(item.code, item.name) for item in registry.targets_of("en")] == [
-        ("de", "German"),
-        ("fr", "fr"),
+        ("de", "Deutsch"),
+        ("fr", "French"),
     ]
 
 
@@ -181,3 +182,27 @@ def test_a_shortlist_restricts_the_only_model(tmp_path: Path, run: Run) -> None:
 def test_several_models_have_no_shortlist(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a shortlist is of one model: serve one, or leave out"):
         load_models([tmp_path, tmp_path], ServerSettings(), shortlist=tmp_path / "vmap.txt")
+
+
+@pytest.fixture
+def unnamed(both_ways: Path, tmp_path: Path) -> Path:
+    """An imported model of several targets, whose source nobody named."""
+    bundle = Bundle.load(both_ways)
+    bundle.languages = Languages()
+    bundle.directions = (LanguagePair("source", "de"), LanguagePair("source", "en"))
+    bundle.save(tmp_path / "unnamed")
+    return tmp_path / "unnamed"
+
+
+def test_languages_name_the_source_of_several_directions(unnamed: Path) -> None:
+    """They had no effect: the source stayed "source"."""
+    registry = load_models([unnamed], ServerSettings(), languages=["fr-en"], engine="torch")
+    registry.close()
+
+    assert [direction.name for direction in registry.directions] == ["fr-de", "fr-en"]
+    assert registry.directions[0].bundle.languages == Languages(source="fr", target="en")
+
+
+def test_languages_cannot_name_another_target_of_several_directions(unnamed: Path) -> None:
+    with pytest.raises(ValueError, match=r"--languages fr-it: .* into de, en: name one of these"):
+        load_models([unnamed], ServerSettings(), languages=["fr-it"], engine="torch")

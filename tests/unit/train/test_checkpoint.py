@@ -1,10 +1,12 @@
 """A checkpoint gives back all that training needs, or says in one line why it cannot."""
 
+import errno
 import json
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest.mock import create_autospec
 from weakref import ref
@@ -14,8 +16,10 @@ import torch
 from torch import Tensor
 
 from transduce.data.batch import collate
+from transduce.io.atomic_folder import check_folder
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
+from transduce.train import checkpoint as checkpoint_module
 from transduce.train.checkpoint import (
     TrainState,
     delete_old_checkpoints,
@@ -23,10 +27,12 @@ from transduce.train.checkpoint import (
     list_checkpoints,
     load_state,
     load_weights,
+    resume_from_latest,
     save_state,
 )
 from transduce.train.config import TrainConfig
 from transduce.train.distributed import Process
+from transduce.train.events import Event
 from transduce.train.optimizer import WeightEMA, make_optimizers
 from transduce.train.step import train_step
 
@@ -166,6 +172,37 @@ def test_the_memory_of_some_weights_alone_is_refused(tiny: Transformer, tmp_path
 
     with pytest.raises(ValueError, match="it was trained with another optimizer"):
         load_state(checkpoint, model=tiny, optimizers=make_optimizers(tiny, TrainConfig()))
+
+
+@pytest.mark.parametrize(
+    ("deleted", "checked"), [(0, [300]), (300, [300, 300, 20])], ids=["intact", "deleted"]
+)
+def test_a_resumed_run_checks_the_newest_checkpoint_then_those_before_it_until_one_is_intact(
+    tiny: Transformer,
+    tmp_path: Path,
+    deleted: int,
+    checked: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    adam = make_optimizers(tiny, TrainConfig())
+    for update in (1, 20, 300):
+        save_state(tmp_path, TrainState(update=update), model=tiny, optimizers=adam)
+    updates, events = list[int](), list[Event]()
+
+    def check(folder: Path, *, expected: str) -> None:
+        updates.append(int(folder.name.removeprefix("update-")))
+        if updates[-1] == deleted:  # by another process, after it was listed
+            raise FileNotFoundError(errno.ENOENT, "No such file", str(folder))
+        check_folder(folder, expected=expected)
+
+    monkeypatch.setattr(checkpoint_module, "check_folder", check)
+    load = partial(load_state, model=tiny, optimizers=adam)
+
+    state = resume_from_latest(tmp_path, load, on_event=events.append)
+
+    assert state.update == checked[-1] == (20 if deleted else 300)
+    assert updates == checked
+    assert len(events) == 1 + bool(deleted)
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,19 @@ def test_a_line_all_of_whose_updates_were_skipped_is_left_out(tmp_path: Path):
     assert all("loss" not in line for line in lines(tmp_path / "metrics.jsonl"))
 
 
+def test_a_line_after_a_skipped_update_has_the_gradient_of_the_one_before(tmp_path: Path):
+    events: list[Event] = []
+    log = begin(tmp_path / "metrics.jsonl", events=events)
+
+    for update in (1, 2):
+        log.log_update(TrainState(update=update), step_result(10.0, 5), rate=0.5)
+    skipped(log, 3)
+
+    assert lines(tmp_path / "metrics.jsonl")[-1]["grad_norm"] == 0.25
+    assert isinstance(event := events[-1], Progress)
+    assert event.grad_norm == 0.25, "for trackers"
+
+
 def test_too_many_skipped_in_a_row_stop_the_run_with_advice(tmp_path: Path):
     log = begin(tmp_path / "metrics.jsonl")
 

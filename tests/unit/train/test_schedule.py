@@ -10,6 +10,16 @@ from hypothesis import strategies as st
 
 from transduce.train.config import TrainConfig
 from transduce.train.optimizer import learning_rates, paper_rate, schedule_share
+from transduce.train.time_plan import TimePlan
+
+
+def test_the_first_update_of_a_plan_has_the_papers_first_rate():
+    position = TimePlan(updates=49).schedule_position(1, end=49)
+    config = TrainConfig(warmup=97)
+
+    assert position < 1, "by rounding"
+    first, planned = (learning_rates(n, config=config, d_model=64) for n in (1, position))
+    assert planned == first
 
 
 def test_the_rate_rises_in_a_straight_line():

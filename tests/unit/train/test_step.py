@@ -15,8 +15,9 @@ from transduce.model.loss import LossSums, chunked_cross_entropy, cross_entropy
 from transduce.model.transformer import Transformer
 from transduce.train import step
 from transduce.train.config import TrainConfig
+from transduce.train.distributed import Process
 from transduce.train.optimizer import make_optimizers
-from transduce.train.step import LossSettings, train_step
+from transduce.train.step import LossSettings, batch_loss, train_step
 
 
 @pytest.fixture
@@ -99,6 +100,29 @@ def test_a_loss_that_is_no_number_is_enough_to_skip(
 
     assert done.grad_norm.isfinite()
     assert done.skipped
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_processes_agree_on_the_number_of_passes_once_rows_are_split(
+    tiny: Transformer, batch: Batch, missing: int, monkeypatch: pytest.MonkeyPatch
+):
+    """A run in which memory ran out may be resumed with sharded weights."""
+    agreed, passed = list[int](), list[Batch]()
+
+    def most_of_all(process: Process, number: int) -> int:
+        agreed.append(number + missing)
+        return agreed[-1]
+
+    def counted_loss(model: Transformer, part: Batch, *, loss: LossSettings) -> torch.Tensor:
+        passed.append(part)
+        return batch_loss(model, part, loss=loss)
+
+    monkeypatch.setattr(Process, "max", most_of_all)
+    monkeypatch.setattr(step, "batch_loss", counted_loss)
+
+    train_step(tiny, [batch], optimizers=[], rates=[], micro_tokens=1)
+
+    assert agreed == [len(passed)] == [2 + missing]
 
 
 def test_gradients_are_not_clipped(tiny: Transformer, batch: Batch):

@@ -40,6 +40,7 @@ import numpy as np
 from transduce.bundle.bundle import Bundle
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.ct2_model import (
+    CACHE_PREFIX,
     FORMAT,
     Cache,
     Shortlist,
@@ -117,7 +118,7 @@ class Ct2Engine:
         self._pieces = vocabulary(bundle.tokenizer.target)
         self._fewest_pieces = len(shortlist.always if shortlist else self._pieces)  # to choose from
         self._longest = max_positions(bundle.weights.config)
-        name = f"ct2-{_checksum(bundle)[:32]}"
+        name = f"{CACHE_PREFIX}{_checksum(bundle)[:32]}"
         if shortlist:
             name += f"-{sha256(shortlist.to_text(self._pieces).encode()).hexdigest()[:16]}"
         folders: dict[str, Path] = {}

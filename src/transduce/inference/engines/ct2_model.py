@@ -2,7 +2,9 @@
 
     model.bin                 the weights, float32 or quantized
     config.json               the names of EOS, UNK and the decoder's start token
-    shared_vocabulary.json    the pieces by id, PAD last; with a shortlist it follows UNK
+    shared_vocabulary.json    the pieces by id, PAD last; with a shortlist it follows UNK;
+                              if the sides differ source_vocabulary.json and
+                              target_vocabulary.json
     tokenizer.model           the SentencePiece model, for other programs; source.spm and
                               target.spm for an imported model
     vmap.txt                  the shortlist, if there is one
@@ -71,19 +73,23 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 VMAP = "vmap.txt"
 """CTranslate2's name for the shortlist in a model folder."""
 
+SOURCE_VOCABULARY = "source_vocabulary.json"
+"""CTranslate2's name of the source's vocabulary, if it is not the target's."""
+
 FILES = (
     *("model.bin", "config.json", "shared_vocabulary.json"),
+    *(SOURCE_VOCABULARY, "target_vocabulary.json"),
     *(TOKENIZER, SOURCE, TARGET, TABLE, VMAP),
 )
 """Files of a written folder, besides its manifest."""
+
+CACHE_PREFIX = "ct2-"
+"""Beginning of the names of the cache's folders, which may lie beside others."""
 
 MAX_FOLDERS = 20
 """Folders kept; the least recently used ones beyond that are deleted."""
 
 _IN_USE = 3600.0  # seconds: another process may still be reading a folder that it just looked up
-
-SOURCE_VOCABULARY = "source_vocabulary.json"
-"""CTranslate2's name of the source's vocabulary, if it is not the target's."""
 
 _BY_ID = ("encoder/embeddings_0", "decoder/embeddings", "decoder/projection")
 _PAIR_LIMIT = 128  # largest sum of two adjacent int8 weights of one sign: see above
@@ -394,7 +400,7 @@ class Cache:
         """Return the folder of that name, writing it if it is missing or damaged.
 
         Args:
-            name: identifies everything that the contents depend on.
+            name: `CACHE_PREFIX`, and what identifies everything that the contents depend on.
             write: writes the folder, with `atomic_folder`.
 
         Raises:
@@ -423,7 +429,7 @@ class Cache:
 
     def _write(self, folder: Path, write: Callable[[Path], None]) -> Path:
         fresh_folder = tempfile.TemporaryDirectory(
-            dir=self.root, prefix=".new-", ignore_cleanup_errors=True
+            dir=self.root, prefix=f".{CACHE_PREFIX}", ignore_cleanup_errors=True
         )
         with fresh_folder as fresh:
             written = Path(fresh) / "new"
@@ -441,7 +447,11 @@ class Cache:
     def _evict(self) -> None:
         """Delete the least recently used folders, and leftovers of killed processes."""
         try:
-            used = {path: path.stat().st_mtime for path in self.root.iterdir() if path.is_dir()}
+            used = {
+                path: path.stat().st_mtime
+                for path in self.root.iterdir()
+                if path.name.removeprefix(".").startswith(CACHE_PREFIX)
+            }
         except OSError:
             return
         recent_first = sorted(used, key=lambda path: (path.name.startswith("."), -used[path]))

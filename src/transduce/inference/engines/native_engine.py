@@ -12,6 +12,7 @@ from transduce.inference.engines.ct2_model import Shortlist
 from transduce.inference.engines.ct2_runtime import available_threads
 from transduce.inference.engines.interface import IdPair, check_sides
 from transduce.inference.engines.native_library import (
+    LONGEST,
     NativeModel,
     RawHypothesis,
     Sentence,
@@ -85,7 +86,7 @@ class NativeEngine:
             ValueError: if the model cannot be run; see `unavailable_reason`.
         """
         self._model = NativeModel(model, int8=int8, shortlist=shortlist)
-        self._pad, self._longest = model.config.pad, model.config.longest
+        self._pad, self._longest = model.config.pad, min(model.config.longest, LONGEST)
         self._eos = Tokenizer.EOS
         self.threads = available_threads()
         """Groups that are searched at a time."""

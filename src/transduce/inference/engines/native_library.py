@@ -24,6 +24,9 @@ _LANES: Final = 16
 
 _ACTIVATIONS: Final = ("relu", "gelu", "silu")
 
+LONGEST: Final = 16_384
+"""Maximum positions of a source or target: memory is reserved for all of a translation."""
+
 
 @cache
 def load_search() -> Compiled:
@@ -177,7 +180,8 @@ class NativeModel:
 
     def _position_table(self, length: int) -> Float[np.ndarray, "positions d_model"]:
         if self._config.positions == "sinusoid" and len(self._positions) < length:
-            self._positions = sinusoids(2 * length, self._config.d_model)
+            rows = max(length, min(2 * length, LONGEST))
+            self._positions = sinusoids(rows, self._config.d_model)
         return self._positions
 
 

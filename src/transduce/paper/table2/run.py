@@ -23,7 +23,9 @@ from transduce.model.transformer import Transformer
 from transduce.paper.report import provenance, published_rows
 from transduce.train.distributed import compute_device
 from transduce.train.events import EventHandler, LogMessage
+from transduce.train.fused_passes import make_fused_passes
 from transduce.train.optimizer import make_optimizers
+from transduce.train.precision import make_replica
 from transduce.train.step import train_step
 
 P100: Final = 9.5e12
@@ -267,7 +269,7 @@ def measure(
         config: the model.
         lengths: of every sentence.
         tokens: target pieces of an update, about.
-        updates: how many are timed, after one that is not.
+        updates: how many are timed, after two that are not.
         threads: of one matrix product; 0 takes torch's choice.
     """
     draw = torch.Generator().manual_seed(1)
@@ -282,12 +284,15 @@ def measure(
     with compute_device(threads=threads) as device, torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model = Transformer(config).to(device).train()
-        device_batch = batch.to(device)
         optimizers = make_optimizers(model, regime)
+        replica = make_replica(model, regime)
+        passes = make_fused_passes(model, regime, replica)
 
         def compute_gradients() -> None:
             model.zero_grad()
-            result = train_step(model, [device_batch], optimizers=(), rates=())
+            result = train_step(
+                model, [batch], optimizers=(), rates=(), replica=replica, passes=passes
+            )
             assert float(result.loss_sum) > 0.0  # synchronizes an asynchronous device
 
         def step() -> None:
@@ -295,7 +300,8 @@ def measure(
                 optimizer.step()
             float(model.embedding.weight.detach()[0, 0])  # synchronizes an asynchronous device
 
-        _, *spent = repeat(compute_gradients, number=1, repeat=updates + 1)
+        # On a GPU the second update records what later ones replay.
+        _, _, *spent = repeat(compute_gradients, number=1, repeat=updates + 2)
         _, step_seconds = repeat(step, number=1, repeat=2)  # the first makes room for the moments
         return Speed(
             tokens_per_second=batch.target_tokens * updates / sum(spent),

@@ -141,29 +141,40 @@ def test_a_forked_child_leaves_the_temporary_folder_to_its_parent(
 
 def test_of_many_folders_those_go_that_were_not_used_for_long(cache: Cache):
     for number in range(MAX_FOLDERS):
-        os.utime(cache.folder(f"old-{number}", write), (number, number))
-    cache.folder("old-0", write)  # it is used again
+        os.utime(cache.folder(f"ct2-old-{number}", write), (number, number))
+    cache.folder("ct2-old-0", write)  # it is used again
 
-    cache.folder("new", write)
+    cache.folder("ct2-new", write)
 
-    held = {path.name for path in cache.root.iterdir()}
+    held = {path.name.removeprefix("ct2-") for path in cache.root.iterdir()}
     assert held == {"new", *(f"old-{number}" for number in range(MAX_FOLDERS) if number != 1)}
 
 
 def test_a_folder_that_was_used_a_moment_ago_stays(cache: Cache):
     for number in range(MAX_FOLDERS + 3):
-        cache.folder(f"new-{number}", write)
+        cache.folder(f"ct2-new-{number}", write)
 
     assert len(list(cache.root.iterdir())) == MAX_FOLDERS + 3
 
 
 def test_what_a_killed_process_left_goes(cache: Cache):
-    (cache.root / ".new-left").mkdir()
-    os.utime(cache.root / ".new-left", (1, 1))
+    (cache.root / ".ct2-left").mkdir()
+    os.utime(cache.root / ".ct2-left", (1, 1))
 
     cache.folder("one", write)
 
     assert [path.name for path in cache.root.iterdir()] == ["one"]
+
+
+def test_folders_of_others_stay(cache: Cache):
+    others = {".git", "kernels", *(f"runs-{number}" for number in range(MAX_FOLDERS))}
+    for name in others:
+        (cache.root / name).mkdir()
+        os.utime(cache.root / name, (1, 1))
+
+    cache.folder("ct2-new", write)
+
+    assert {path.name for path in cache.root.iterdir()} == {"ct2-new", *others}
 
 
 def test_a_text_is_remembered(cache: Cache):

@@ -1,9 +1,14 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from tests.conftest import SHAPE, Transduce, refuses
+from tests.gpu.device import CONFIG
 
+from transduce.config import load_recipe
 from transduce.evaluation.metrics import Score
+from transduce.model.cpp_library import load_kernels
 from transduce.paper.table2 import run as module
 from transduce.paper.table2.report import page, write
 from transduce.paper.table2.run import (
@@ -17,6 +22,8 @@ from transduce.paper.table2.run import (
     project_here,
     table2,
 )
+from transduce.train.precision import choose_precision
+from transduce.train.step import StepResult, train_step
 
 LENGTHS = SentenceLengths(11, 7)
 
@@ -27,6 +34,23 @@ def test_a_model_is_timed():
     assert result.tokens_per_second > 0.0
     assert result.step_seconds > 0.0
     assert (result.threads, result.device) == (1, "cpu")
+
+
+def test_a_model_is_timed_as_it_is_trained(monkeypatch: pytest.MonkeyPatch):
+    given: list[tuple[object, object]] = []
+
+    def step(*arguments: Any, **settings: Any) -> StepResult:
+        given.append((settings["replica"], settings["passes"]))
+        return train_step(*arguments, **settings)
+
+    monkeypatch.setattr(module, "train_step", step)
+
+    measure(CONFIG, LENGTHS, tokens=21, updates=1, threads=1)
+
+    precision = choose_precision(load_recipe("base").train, torch.device("cpu")).name
+    replica, passes = given[-1]
+    assert bool(replica) == (precision == "bfloat16")
+    assert bool(passes) == (load_kernels().library is not None)
 
 
 def test_hours_here_are_those_of_all_updates():

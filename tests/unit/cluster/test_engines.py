@@ -1,0 +1,82 @@
+"""Ray gets no more workers than its nodes have room for: it would wait for the others forever."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from transduce.cluster import engines
+from transduce.cluster.engines import ClusterConfig, ShardWorker
+
+TWO_CORES, WITH_GPUS = {"CPU": 2.0}, {"CPU": 3.0, "GPU": 2.0}
+
+
+def started(monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, float]], **config: Any) -> int:
+    """The number of workers for five shards, on a stand-in for Ray."""
+    pools: list[int] = []
+
+    class Pool:
+        def __init__(self, actors: list[object]) -> None:
+            pools.append(len(actors))
+
+        def map_unordered(self, *_: object) -> tuple[()]:
+            return ()
+
+    listed = [{"Alive": True, "Resources": node} for node in nodes]
+    ray = SimpleNamespace(
+        is_initialized=lambda: True,
+        nodes=lambda: [*listed, {"Alive": False, "Resources": {"CPU": 64.0}}],
+        remote=lambda **_: lambda kind: SimpleNamespace(remote=kind),
+        exceptions=SimpleNamespace(RayTaskError=KeyError, RayActorError=KeyError),
+    )
+    modules = {"upath": None, "ray": ray, "ray.util": SimpleNamespace(ActorPool=Pool)}
+    monkeypatch.setattr(engines, "optional_module", modules.__getitem__)
+    worker = ShardWorker(load=lambda: lambda shard: b"", output="out")
+
+    shards = [SimpleNamespace(number=number, output="", rows=1) for number in range(5)]
+    list(engines.run_shards(worker, shards, ClusterConfig(**config)))
+    (workers,) = pools
+    return workers
+
+
+@pytest.mark.parametrize(
+    ("nodes", "config", "workers"),
+    [
+        ([TWO_CORES], {}, 2),
+        ([TWO_CORES], {"workers": 1}, 1),
+        ([TWO_CORES], {"workers": 3}, 2),
+        ([TWO_CORES] * 4, {}, 5),
+        ([TWO_CORES], {"engine": "ray", "workers": 3}, 3),
+        ([TWO_CORES], {"engine": "ray"}, 2),
+        ([{"CPU": 3.0}] * 2, {"threads": 2}, 2),
+        ([TWO_CORES, WITH_GPUS], {"device": "cuda"}, 2),
+        ([WITH_GPUS], {"device": "cuda", "threads": 2}, 1),
+    ],
+)
+def test_workers_are_those_that_fit(
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: list[dict[str, float]],
+    config: dict[str, Any],
+    workers: int,
+):
+    assert started(monkeypatch, nodes, **config) == workers
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"threads": 4},
+            "--cluster local: a worker needs 4 CPU, which no node has: lower --threads",
+        ),
+        (
+            {"device": "cuda"},
+            "1 CPU and 1 GPU, which no node has: lower --threads, or leave out --device",
+        ),
+    ],
+)
+def test_what_a_worker_lacks_is_named(
+    monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], message: str
+):
+    with pytest.raises(ValueError, match=message):
+        started(monkeypatch, [TWO_CORES], **config)
