@@ -166,6 +166,7 @@ def test_relabel_renames_the_source_of_several_directions(
     assert result.code == 0, result.err
     assert [str(pair) for pair in Bundle.load(model).directions] == ["en-de", "en-fr", "de-source"]
     refuses(transduce("relabel", model, "--target-lang", "nl"), "leave out --target-lang")
+    refuses(transduce("relabel", model, "--source-lang", "de"), "the source cannot be 'de' in the")
 
 
 def test_relabel_leaves_an_unfinished_run_alone(model: Path, transduce: Transduce) -> None:

@@ -177,11 +177,21 @@ class Bundle:
         self.weights = model
 
     def relabel(self, languages: Languages) -> None:
-        """Correct the languages; the targets of several directions stay, as tags name them."""
+        """Correct the languages; the targets of several directions stay, as tags name them.
+
+        Raises:
+            ValueError: if directions would have equal languages.
+        """
         renamed = {self.languages.source: languages.source}
-        self.directions = tuple(
+        directions = tuple(
             pair._replace(source=renamed.get(pair.source, pair.source)) for pair in self.directions
         )
+        if len({*directions}) < len(directions) or any(a == b for a, b in directions):
+            raise ValueError(
+                f"the source cannot be {languages.source!r} in the model's directions "
+                f"{', '.join(map(str, self.directions))}: name another language"
+            )
+        self.directions = directions
         self.languages = languages
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:

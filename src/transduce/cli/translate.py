@@ -334,8 +334,14 @@ def translate(
 
 def _warn_of_zero_shot(translator: "Translator", source: str | None, target: str) -> None:
     """Say that a direction was never trained."""
+    from transduce.data.languages import same_language
+
     trained = translator.directions
-    if source and trained and (source, target) not in trained:
+    known = [
+        same_language(source or "", pair.source) and same_language(target, pair.target)
+        for pair in trained
+    ]
+    if source and trained and not any(known):
         print_stderr(f"{source}-{target} is zero-shot: the model was not trained on it")
 
 
@@ -524,7 +530,10 @@ def _load_named(model: Path, option: str) -> "Bundle":
 def _languages_of(
     model: Path, option: str, *, to: str | None, source: str | None
 ) -> tuple[str, str]:
-    """Return the codes of the direction to translate; empty if unknown and no option needs them."""
+    """Return the codes of the direction to translate.
+
+    Without an option that needs them: the first of several; empty if unknown.
+    """
     from transduce.data.languages import same_language, zero_shot_pairs
 
     bundle = _load_named(model, option)
@@ -542,7 +551,7 @@ def _languages_of(
             f"{model} has the directions {', '.join(map(str, pairs or trained))}: choose one for "
             f"{option} by --to and --from"
         )
-    return pairs[0] if len(pairs) == 1 else ("", "")
+    return pairs[0] if pairs else ("", "")
 
 
 def _target_in_file(form: str, model: Path) -> str:

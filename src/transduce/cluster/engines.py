@@ -202,10 +202,10 @@ def _run_on_ray(
             max_restarts=-1,
             max_task_retries=_RETRIES,
         )(ShardWorker)
-        workers = config.workers
-        if not workers or config.engine == "local":  # a cluster may grow for those it is asked for
-            fitting = _fitting_workers(ray, config)
-            workers = min(workers or fitting, fitting)
+        fitting = _fitting_workers(ray, config)
+        workers = config.workers or max(1, fitting)  # a cluster may grow for them
+        if config.engine == "local":
+            workers = min(workers, fitting)
         workers = min(workers, len(shards))
         same = {"load": worker.load, "output": worker.output}
         pool = optional_module("ray.util").ActorPool([actor.remote(**same) for _ in range(workers)])
@@ -262,15 +262,17 @@ def _connect(ray: Any, config: ClusterConfig) -> None:
 
 
 def _fitting_workers(ray: Any, config: ClusterConfig) -> int:
-    """Return how many workers fit on the nodes; Ray would wait forever for more."""
+    """Return how many workers fit on the nodes; Ray waits for others until the cluster grows."""
     sizes = {kind: n for kind, n in (("CPU", config.threads), ("GPU", config.gpus)) if n}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fitting = sum(min(int(node.get(kind, 0)) // sizes[kind] for kind in sizes) for node in nodes)
-    if not fitting:
+    if not fitting and config.engine == "local":
         needed = " and ".join(f"{n} {kind}" for kind, n in sizes.items())
+        remedies = ["lower --threads"] * (config.threads > 1)
+        remedies += ["leave out --device cuda"] * config.gpus
         raise ValueError(
-            f"--cluster {config.engine}: a worker needs {needed}, which no node has: lower "
-            f"--threads{', or leave out --device cuda' * config.gpus}"
+            f"--cluster local: a worker needs {needed}, which this machine lacks: "
+            f"{', or '.join(remedies)}"
         )
     return fitting
 

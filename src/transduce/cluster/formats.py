@@ -138,7 +138,7 @@ def find_inputs(pattern: str, *, output: Any) -> list[tuple[str, str]]:
         top = posixpath.commonpath([posixpath.dirname(file) for file in files] or [""])
         inputs = [(path.fs.unstrip_protocol(file), posixpath.relpath(file, top)) for file in files]
     if not inputs:
-        raise ValueError(f"--input {pattern} names no files outside the output folder")
+        raise ValueError(f"--input {pattern} names no files (those of the output do not count)")
     return inputs
 
 

@@ -111,7 +111,7 @@ class Languages:
 
     source_name: str = ""
     target_name: str = ""
-    """Display names ("English", "German"); the code if empty."""
+    """Display names ("English", "German"); the code if empty, or on the server the English name."""
 
     @property
     def codes(self) -> tuple[str, str]:
@@ -224,7 +224,7 @@ class CorpusConfig:
 
     train: tuple[str, ...] = ()
     """Two files (source, target), or one of pairs: TSV of two columns, .csv, .tmx, .xlf,
-    .xliff, .po, .jsonl; plain or compressed."""
+    .xliff, .po, .jsonl, .ndjson; plain or compressed."""
 
     validation: tuple[str, ...] = ()
     """As `train`. If empty, `held_out` pairs of `train` are held out and never trained on, with all

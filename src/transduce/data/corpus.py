@@ -363,7 +363,7 @@ def _not_empty(pairs: Iterable[_Item], *, files: Sequence[Path]) -> Iterator[_It
 
 def _columns(path: Path, texts: Iterator[str], first: int) -> Iterator[NumberedPair]:
     for number, text in enumerate(texts, start=first + 1):
-        columns = text.split("\t") if text else ["", ""]
+        columns = text.split("\t") if text.strip(" ") else ["", ""]
         if len(columns) != 2:
             keep = f"; to keep two: cut -f 1,2 {path} > NEW" if len(columns) > 2 else ""
             raise ValueError(

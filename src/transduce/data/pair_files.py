@@ -37,10 +37,10 @@ def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[st
     """Return what reads the pairs of a file, by its ending; None for other files."""
     suffix = Path(split_compression(path.name.lower())[0]).suffix
     if suffix in _OTHER_FORMATS:
-        raise ValueError(
-            f"{path}: {suffix} is no format of pairs: convert it to TSV, {', '.join(_BY_SUFFIX)} "
-            "or two files of text (transduce corpus build reads Parquet and Arrow)"
-        )
+        remedy = f"convert it to TSV, {', '.join(_BY_SUFFIX)} or two files of text"
+        if suffix != ".zip":
+            remedy += " (transduce corpus build reads it)"
+        raise ValueError(f"{path}: {suffix} is no format of pairs: {remedy}")
     return _BY_SUFFIX.get(suffix)
 
 
@@ -188,10 +188,13 @@ def _csv_rows(path: Path) -> Iterator[list[str]]:
 
 def _delimiter(lines: Sequence[str]) -> str:
     """What splits all lines alike: a comma, or a semicolon, as Excel writes in some countries."""
-    for delimiter in ";,":
+    alike: dict[str, int] = {}
+    for delimiter in ";," if len(lines) > 1 else ",;":
         columns = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
         if len(columns) == 1 and columns != {1}:
-            return delimiter
+            alike[delimiter] = min(columns)
+    if alike:
+        return min(alike, key=lambda delimiter: alike[delimiter] != 2)
     return ";" if ";" in lines[0] and "," not in lines[0] else ","
 
 

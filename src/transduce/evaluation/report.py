@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import Languages
+from transduce.data.languages import same_language
 from transduce.data.segmentation import count_words, word_spans, words
 from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.breakdown import Breakdown, ScoredSentence, break_down, check_line_counts
@@ -132,11 +133,15 @@ def translate_test_set(
     bundle = Bundle.load(model)
     languages = bundle.languages
     targets = sorted({pair.target for pair in bundle.directions})
-    language = scoring.language or (fallback_language if targets[1:] else languages.target)
-    if not language:
-        raise ValueError(
-            f"the model translates into {', '.join(targets)}: name one with --language"
-        )
+    language = scoring.language or ("" if targets else languages.target)
+    if not language and len(targets) == 1:
+        language = targets[0]
+    elif not language:
+        language = fallback_language
+        if not any(same_language(language, target) for target in targets):
+            raise ValueError(
+                f"the model translates into {', '.join(targets)}: name one with --language"
+            )
     sources = with_tags(bundle, sources, language)
     idle = scores_only and set(scoring.metrics) == {"perplexity"}
     translations = () if idle else translate_with(bundle, sources, as_is=as_is)

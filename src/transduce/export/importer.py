@@ -63,7 +63,7 @@ def import_marian(folder: Path, *, source: str | None = None, target: str | None
             .npz that it names, the vocabulary and source.spm, target.spm. If it was exported by us,
             the checksums of its manifest.json are verified.
         source: code of the source language; None means the folder's. Three letters become two where
-            there are two.
+            the language is known.
         target: code of the target language, likewise.
 
     Raises:

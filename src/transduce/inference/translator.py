@@ -707,8 +707,8 @@ def add_target_tag(
     if not tag and directions:
         targets = sorted({pair.target for pair in directions})
         raise ValueError(
-            f"the model translates into {', '.join(targets)}: choose a target language (--to of "
-            f"translate and augment), or put its tag, such as {next(iter(known))}, before each text"
+            f"the model translates into {', '.join(targets)}: put the tag of a target language, "
+            f"such as {next(iter(known))}, before each text (translate and augment have --to)"
         )
     return f"{tag}{text}" if tag else text
 

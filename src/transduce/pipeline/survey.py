@@ -49,7 +49,7 @@ class LineSet(Collection[int]):
 
     def __contains__(self, line: object) -> bool:
         """Whether a line is in it."""
-        return isinstance(line, int) and line < len(self._mask) and self._mask[line] == 1
+        return isinstance(line, int) and 0 <= line < len(self._mask) and self._mask[line] == 1
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the lines in order."""
@@ -68,7 +68,7 @@ class Survey(NamedTuple):
     cleaning: CleaningCounts
     held_out: frozenset[int]
     """Lines of the training files that are held out for validation."""
-    excluded: "LineSet"
+    excluded: LineSet
     """Lines that are not trained on: those, duplicates, and what would leak."""
     validation: tuple[Pair, ...]
     test: tuple[Pair, ...]
@@ -324,7 +324,11 @@ def _read(
         files, before = recipe.data.paths(getattr(part.config, name, ())), len(pairs)
         texts = read_pairs(files, languages=part.codes) if files else ()
         # A line feed, as CSV and XML may have within a text, would be the end of a line.
-        pairs += (part.tagged(Pair(*(s.replace("\n", " ") for s in pair))) for _, pair in texts)
+        pairs += (
+            part.tagged(Pair(*(side.replace("\n", " ") for side in pair)))
+            for _, pair in texts
+            if any(pair) or len(files) == 2  # of pair files an empty line is no pair
+        )
         sizes.append(len(pairs) - before)
     return sizes, tuple(pairs)
 

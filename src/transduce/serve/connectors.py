@@ -60,14 +60,14 @@ class OpusCatRequest(LenientModel):
 class ChatPart(LenientModel):
     """A part of a message; without a text, as an image, it has no effect."""
 
-    text: str = ""
+    text: str | None = None
 
 
 class ChatMessage(LenientModel):
     """A message of a chat."""
 
     role: str
-    content: str | list[ChatPart] | None
+    content: str | list[ChatPart] | None = None
     """A text, or parts, each of which begins a line."""
 
     @property
@@ -130,8 +130,10 @@ class ConnectorAPI:
         """Translate the last message of the user, as a chat model would."""
         fields = read_fields(request, ChatRequest)
         messages = fields.messages
-        own = [message.text for message in messages if message.role == "user"]
-        text = own[-1] if own else messages[-1].text
+        last = ([message for message in messages if message.role == "user"] or messages)[-1]
+        if last.content is None:
+            raise HTTPError(400, "Invalid request: the last of the messages has no content")
+        text = last.text
         match = _INSTRUCTION.match(text)
         prompt = "\n".join([message.text for message in messages if message.role == "system"])
         if match and self._named_languages(match[0])[1]:

@@ -23,7 +23,9 @@ class ConnectionCounts:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._limit = settings.client_connection_limit
-        self._trusted = [ipaddress.ip_network(proxy) for proxy in settings.trusted_proxies]
+        self._trusted = [
+            ipaddress.ip_network(unmapped_address(proxy)) for proxy in settings.trusted_proxies
+        ]
         self._counts = Counter[str]()
 
     def add(self, address: str) -> bool:

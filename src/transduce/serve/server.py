@@ -19,6 +19,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
+from transduce.serve.access import unmapped_address
 from transduce.serve.protocol import make_protocol
 from transduce.serve.requests import SHUTDOWN
 from transduce.serve.settings import ServerSettings
@@ -87,7 +88,7 @@ def run(
         access_log=False,
         server_header=False,
         proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=list(settings.trusted_proxies),
+        forwarded_allow_ips=[*map(unmapped_address, settings.trusted_proxies)],
         limit_concurrency=_MAX_CONNECTIONS,
         timeout_graceful_shutdown=math.ceil(settings.drain_s) + _ANSWER_S,
     )

@@ -48,6 +48,7 @@ def started(monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, float]], **co
         ([TWO_CORES] * 4, {}, 5),
         ([TWO_CORES], {"engine": "ray", "workers": 3}, 3),
         ([TWO_CORES], {"engine": "ray"}, 2),
+        ([{"memory": 1.0}], {"engine": "ray"}, 1),
         ([{"CPU": 3.0}] * 2, {"threads": 2}, 2),
         ([TWO_CORES, WITH_GPUS], {"device": "cuda"}, 2),
         ([WITH_GPUS], {"device": "cuda", "threads": 2}, 1),
@@ -67,12 +68,9 @@ def test_workers_are_those_that_fit(
     [
         (
             {"threads": 4},
-            "--cluster local: a worker needs 4 CPU, which no node has: lower --threads",
+            "--cluster local: a worker needs 4 CPU, which this machine lacks: lower --threads$",
         ),
-        (
-            {"device": "cuda"},
-            "1 CPU and 1 GPU, which no node has: lower --threads, or leave out --device",
-        ),
+        ({"device": "cuda"}, "1 CPU and 1 GPU, which this machine lacks: leave out --device cuda$"),
     ],
 )
 def test_what_a_worker_lacks_is_named(

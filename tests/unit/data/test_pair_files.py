@@ -115,7 +115,8 @@ def test_csv(tmp_path: Path) -> None:
     assert pairs(file, "\ufeff\r\n\nA;B\n") == [("A", "B")]
     assert pairs(file, "He came; she left.,Ja\nA,B\n") == [("He came; she left.", "Ja"), ("A", "B")]
     assert pairs(file, "A, b;B\nC;D, d\n") == [("A, b", "B"), ("C", "D, d")]
-    assert pairs(file, "A;b,B\n") == [("A", "b,B")]
+    assert pairs(file, "A;b;c,B\nC;d;e,D\n") == [("A;b;c", "B"), ("C;d;e", "D")]
+    assert pairs(file, "Wait; stop,B\n") == [("Wait; stop", "B")]
     assert pairs(file, 'A,"B;\nb"\n') == [("A", "B;\nb")]
     assert pairs(file, "id;de;en\n1;Hund, der;dog\n", ("en", "de")) == [("dog", "Hund, der")]
     named = "id,de,en\n1,Hund,dog\n"

@@ -52,7 +52,7 @@ def test_an_ensemble_has_the_directions_of_its_first_model(
     tagged, plain = together.translate(["<2en> ein Ball", "ein Ball"], target=target)
     assert tagged.ids == plain.ids
     if names == BOTH:
-        with pytest.raises(ValueError, match="into de, en: choose a target language"):
+        with pytest.raises(ValueError, match="into de, en: put the tag of a target"):
             together.score(["ein Ball"], ["a ball"])
 
 
@@ -69,7 +69,10 @@ def test_a_model_is_evaluated_in_the_language_of_the_references(
 
     english, german = (evaluate("test.en", "--language", code).out for code in ("en", "de"))
     assert evaluate("test.en").out == english != german
-    refuses(evaluate("test"), "the model translates into de, en: name one with --language")
+    (tmp_path / "test.fr").write_text("a ball\n")
+    for references in ("test", "test.fr"):
+        message = "the model translates into de, en: name one with --language"
+        refuses(evaluate(references), message)
     assert evaluate("test", "--language", "en").out == english
     page = evaluate("test.en", "--report", tmp_path / "page.html")
     assert (page.code, page.out) == (0, english)
@@ -89,7 +92,7 @@ def test_a_tag_before_each_text_chooses_the_target(
         single = {"alternatives": (text,), "view": (text, "--out", tmp_path / "map.json")}
         return transduce(command, model, *single.get(command, files))
 
-    refuses(run("a ball"), "into de, en: ", "or put its tag, such as <2de>, before each text")
+    refuses(run("a ball"), "into de, en: put the tag of a target language, such as <2de>, before")
     tagged = run("<2de> a ball")
     if command == "calibrate":
         refuses(tagged, "1 lines are too few")
@@ -133,6 +136,39 @@ def test_a_memory_is_searched_in_the_direction_that_is_translated(
 
 TMX = """<tmx><body><tu><tuv xml:lang="en"><seg>a ball</seg></tuv>
 <tuv xml:lang="de"><seg>ein Ball</seg></tuv></tu></body></tmx>"""
+
+
+def test_a_model_of_a_single_target_is_evaluated_in_it(
+    saved: Callable[..., Path], tmp_path: Path, transduce: Transduce
+):
+    bundle = Bundle.load(saved("en-de"))
+    bundle.languages = Languages(source="en", target="mul")  # as of an imported model
+    bundle.save(tmp_path / "model")
+    (tmp_path / "test").write_text("a ball\n")
+
+    files = ("--source", tmp_path / "test", "--target", tmp_path / "test")
+    result = transduce("evaluate", tmp_path / "model", *files, "--metric", "perplexity")
+
+    assert result.code == 0, result.err
+
+
+def test_columns_name_the_first_direction_where_none_is_chosen(
+    saved: Callable[..., Path], tmp_path: Path, transduce: Transduce
+):
+    (tmp_path / "terms.csv").write_text("en,de\na ball,ein Ball\n")
+    glossary = ("--glossary", tmp_path / "terms.csv", "--engine", "torch")
+
+    result = transduce("translate", saved("de-en", "fr-en"), *glossary, stdin=b"ein Ball\n")
+
+    assert "of 1 terms applied\n" in result.err
+
+
+def test_codes_of_a_trained_direction_are_not_zero_shot_however_they_are_spelled(
+    saved: Callable[..., Path], transduce: Transduce
+):
+    options = ("--to", "deu", "--from", "eng")
+
+    assert "zero-shot" not in transduce("translate", saved(*BOTH), *options, stdin=b"a\n").err
 
 
 @pytest.mark.parametrize(

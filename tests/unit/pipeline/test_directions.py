@@ -356,7 +356,7 @@ def test_a_translator_of_a_target_shares_the_engine_scores_and_pickles(model: Pa
 def test_a_missing_or_unknown_target_is_refused_by_name(model: Path):
     translator = Translator.load(model, engine="torch")
 
-    with pytest.raises(ValueError, match=r"into de, en: choose a target .*its tag, such as <2"):
+    with pytest.raises(ValueError, match=r"into de, en: put the tag of a target .*, such as <2"):
         translator.translate("one")
     assert translator.to("de").tagged("<bt> one") == "<2de><bt> one"
     with pytest.raises(ValueError, match="not translate into 'fr', only into de, en"):

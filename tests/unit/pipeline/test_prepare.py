@@ -210,7 +210,7 @@ def test_no_held_out_source_is_trained_on_in_other_case_or_punctuation(tmp_path:
 def test_a_line_feed_within_validation_text_ends_no_line(tmp_path: Path):
     recipe = a_corpus(tmp_path, pairs=60)
     file = tmp_path / "dev.csv"
-    file.write_text('"bread\nis there","Brot\nist\nda"\nbread,Brot\n', encoding="utf-8")
+    file.write_text('"bread\nis there","Brot\nist\nda"\n,\nbread,Brot\n', encoding="utf-8")
     recipe = replace(recipe, data=replace(recipe.data, validation=(str(file),)))
 
     prepared = prepare.prepare(recipe, tmp_path / "run", on_event=lambda _: None)

@@ -181,10 +181,11 @@ def test_the_last_message_of_the_user_is_translated(served: "Served") -> None:
 
 def test_the_texts_of_a_message_in_parts_are_translated(served: "Served") -> None:
     """OpenAI's clients send parts, and earlier answers that only called a tool."""
-    parts = [{"type": "text", "text": "A dog runs."}, {"type": "image_url", "image_url": {}}]
+    parts = [{"type": "text", "text": "A dog runs."}, {"type": "image_url", "text": None}]
     messages = [
         {"role": "system", "content": [{"type": "text", "text": "You translate into German."}]},
         {"role": "assistant", "content": None},
+        {"role": "assistant"},
         {"role": "user", "content": [*parts, {"type": "text", "text": "It is red."}]},
     ]
 
