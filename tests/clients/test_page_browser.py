@@ -489,3 +489,24 @@ def test_a_correction_is_cancelled_with_escape(open_page: Open, address: str):
 
     shows(page, translation(page, address)["text"])
     expect(page.get_by_role("button", name="Correct")).to_be_focused()
+
+
+def test_a_correction_under_way_stays_until_the_text_changes(open_page: Open, address: str):
+    page = open_page(page_url(address, "the old man reads."))
+    page.get_by_role("button", name="Correct").click()
+    editor = page.get_by_label("Correct translation")
+    editor.fill("Der Alte liest.")
+
+    page.get_by_role("button", name="Correct", exact=True).click()
+    expect(editor).to_have_value("Der Alte liest.")
+    page.get_by_label("Text to translate").fill("a red ball")
+    expect(editor).to_be_hidden()
+    shows(page, translation(page, address, "a red ball")["text"])
+
+    page.get_by_label("Text to translate").fill("the old man reads.")
+    shows(page, translation(page, address, "the old man reads.")["text"])
+    page.get_by_role("button", name="Correct", exact=True).click()
+    editor.fill("Der Alte liest.")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#state")).to_have_text("The correction is stored.")
+    shows(page, "Der Alte liest.")

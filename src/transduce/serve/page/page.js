@@ -19,6 +19,7 @@ let typingDelay = 300; // ms
 let result = null; // the response on display
 let translated = ""; // the text that it translates
 let acceptsCorrections = false;
+let closeCorrection = () => {};
 let original = null; // the model's own translation, while an alternative is on display
 let selected = 0; // index of the sentence whose details are shown
 let typingTimer = 0;
@@ -143,6 +144,10 @@ const translate = async () => {
     selected = Math.min(selected, Math.max(response.sentences.length - 1, 0));
     showResult(response);
   } catch (error) {
+    if (error instanceof RequestError) {
+      original = null;
+      showResult(null); // the translation on display is of another text or other languages
+    }
     showError(error);
   }
 };
@@ -155,6 +160,7 @@ const translateSoon = () => {
 // ---- display -----------------------------------------------------------------------------
 const showResult = (response, focus = null) => {
   popover.close();
+  closeCorrection();
   requestAlternatives.cancel();
   result = response;
   output.removeAttribute("aria-busy");
@@ -383,7 +389,7 @@ const start = async () => {
     if (frontendTimeout > 0) typingDelay = frontendTimeout;
     if (suggestions) {
       acceptsCorrections = true;
-      offerCorrections(correctable, () => translate().then(() => showStatus("The correction is stored.")));
+      closeCorrection = offerCorrections(correctable, () => translate().then(() => showStatus("The correction is stored.")));
       if (result) showResult(result);
     }
     if (filesTranslation) offerFiles(supportedFilesFormat, () => ({ source: source.value, target: target.value }));
