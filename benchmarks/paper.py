@@ -139,7 +139,20 @@ def placeholders(options: Sequence[str]) -> dict[str, str]:
 
 
 def copy_missing(source: Path, target: Path) -> None:
-    """Copy the files of a folder, if it exists, that another folder lacks."""
+    """Copy the files of a folder, if it exists, that another folder lacks.
+
+    Raises:
+        SystemExit: if the folders hold rows of another corpus, or of other settings.
+    """
+    files = [folder / "settings.json" for folder in (source, target)]
+    if all(file.is_file() for file in files):
+        stored, other = (json.loads(file.read_text(encoding="utf-8")) for file in files)
+        # Files of earlier versions lack some.
+        if any(stored[name] != other[name] for name in stored.keys() & other.keys()):
+            raise SystemExit(
+                f"{target} holds rows of another corpus or other settings than {source}: name "
+                f"another folder with --work, or another record with --as"
+            )
     for file in sorted(source.glob("*.json")):
         if not (target / file.name).exists():
             target.mkdir(parents=True, exist_ok=True)

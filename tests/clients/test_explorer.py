@@ -10,14 +10,17 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
+import torch
 from tests.browsing import expect, translate_in
 from tests.clients.conftest import Open
-from tests.conftest import SHAPE
+from tests.conftest import SHAPE, made
 from tests.switched import greedy, probabilities, switched
 
 from transduce.bundle.bundle import Bundle
+from transduce.inference.translator import Translator
 from transduce.model.numpy_transformer import NumpyTransformer
 from transduce.model.trace import intermediate_results
+from transduce.web.page import write_web
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -234,6 +237,85 @@ def test_an_address_leads_to_a_step(page_file: Path, open_page: Open):
     expect(page.locator("#step-mask")).to_have_count(0)
     page.locator("#explorer-part").select_option("decoder")
     expect(page.locator("#step-mask")).to_contain_text("−∞")
+
+
+PAPER = {
+    "embedding": "The same matrix serves source, target and output.",
+    "positions": "PE(pos, 2i) = sin(pos",
+    "norm": "LayerNorm(x + Sublayer(x))",
+    "queries": "Q = X WQ section",
+    "residual": "x + Sublayer(x) section",
+    "feed-forward": "max(0, x W1 + b1)",
+    "layer": "residual connection and normalisation",
+    "next": "times the embedding matrix, then",
+}
+OTHER = {
+    "embedding": "Source, target and output have a matrix each.",
+    "positions": "P[pos]",
+    "norm": "X = LayerNorm(x)",
+    "queries": "Q = X WQ + bQ",
+    "residual": "x + Sublayer(LayerNorm(x))",
+    "feed-forward": "GELU(LayerNorm(x) W1 + b1)",
+    "mask": "No position sees one more than 3 away.",
+    "layer": "The last layer's output is normalised.",
+    "next": "times the output matrix plus a bias, then",
+}
+
+
+@pytest.mark.parametrize(("pre_norm", "expected"), [(False, PAPER), (True, OTHER)])
+def test_the_steps_are_those_of_the_model(
+    pre_norm: bool, expected: Mapping[str, str], bundle: Bundle, tmp_path: Path, open_page: Open
+):
+    if pre_norm:
+        shape = replace(
+            bundle.model.config,
+            norm="pre",
+            activation="gelu",
+            positions="learned",
+            max_positions=64,
+            tie="none",
+            attention_bias=True,
+            output_bias=True,
+            radius=3,
+        )
+        bundle = replace(bundle, model=made(shape).eval())
+    write_web(bundle, tmp_path / "page.html")
+    page = open_page((tmp_path / "page.html").as_uri() + "#part=decoder&layer=2")
+    translate_in(page, SENTENCE)
+
+    for step, text in expected.items():
+        shown = page.locator(f"#step-{step}").evaluate("node => node.textContent")
+        assert text in shown, step
+    places = page.locator("#steps section").evaluate_all("nodes => nodes.map(node => node.id)")
+    before = places.index("step-norm") < places.index("step-queries")
+    assert before == pre_norm
+    page.locator("#step-norm canvas").press("ArrowRight")
+    reading = page.locator("#step-norm .reading").inner_text()
+    target = Translator.from_bundle(bundle, engine="torch").translate(
+        [SENTENCE], retry_loops=False
+    )[0]
+    results = intermediate_results(bundle.model, source_of(bundle, SENTENCE), list(target.ids))
+    part, name = "decoder.1.self_attention_norm", "residual" if pre_norm else "sum"
+    norm = bundle.model.get_submodule(f"{part}.norm")
+    vectors = torch.from_numpy(results[f"{part}.{name}"])
+    value = float(reading.rpartition(" ")[2].replace("−", "-"))
+    assert value == pytest.approx(norm(vectors)[0, 1].item(), abs=1e-4)
+
+
+@pytest.mark.parametrize(("extra", "state"), [(8, re.compile("repeats itself")), (1, "")])
+def test_a_search_that_the_translator_repeats_is_named(
+    extra: int, state: str | re.Pattern[str], bundle: Bundle, tmp_path: Path, open_page: Open
+):
+    bundle = replace(bundle, search=replace(bundle.search, extra=extra))
+    (translation,) = Translator.from_bundle(bundle, engine="torch").translate("it")
+    write_web(bundle, tmp_path / "page.html")
+    page = open_page((tmp_path / "page.html").as_uri())
+
+    translate_in(page, "it")
+
+    assert bool(translation.flag) == bool(state)
+    expect(page.locator("#untouched")).not_to_be_empty()
+    expect(page.locator("#explorer-state")).to_have_text(state)
 
 
 def test_the_tour_has_ten_stops_each_at_its_step(page: "Page"):

@@ -46,6 +46,16 @@ def test_lines_and_blank_lines_stay(page_file: Path, open_page: Open):
     assert translate_in(page, f"{SENTENCES[0]}\n\n{SENTENCES[2]}") == f"{single}\n\n{other}"
 
 
+def test_an_abbreviation_ends_no_sentence(bundle: Bundle, page_file: Path, open_page: Open):
+    page = open_page(page_file.as_uri())
+    sentences = ["the dog of Dr. Ho runs.", "It barks."]
+    expected = Translator.from_bundle(bundle, engine="torch").translate(sentences)
+
+    text = translate_in(page, " ".join(sentences))
+
+    assert text == " ".join(translation.text for translation in expected)
+
+
 def test_damaged_weights_are_refused(page_file: Path, tmp_path: Path, open_page: Open):
     text = page_file.read_text(encoding="utf-8")
     weights = re.search('id="weights">(.*?)</script>', text)

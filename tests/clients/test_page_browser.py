@@ -204,6 +204,42 @@ def test_an_alternative_is_chosen_and_the_translation_begins_with_it(
     shows(page, result)
 
 
+def test_capitals_are_looked_into_in_the_case_in_which_they_were_translated(
+    open_page: Open, address: str
+):
+    page = open_page(address)
+    page.locator("body[data-ready]").wait_for()
+    with page.expect_request(
+        lambda request: "/api/attention" in request.url and "man" in str(request.post_data)
+    ) as attention:
+        page.get_by_label("Text to translate").fill(SENTENCE.upper())
+        shows(page, translation(page, address, SENTENCE.upper())["text"])
+    (sentence,) = translation(page, address, SENTENCE.upper())["sentences"]
+    recased = str(sentence["recased"])
+    (usual,) = translation(page, address, recased)["sentences"]
+    text = str(usual["text"])
+
+    assert recased not in ("", SENTENCE.upper())
+    assert sentence["text"] == text.upper()
+    request = attention.value.post_data_json
+    assert (request["text"], request["translation"]) == (recased, text)
+    with page.expect_request("**/api/alternatives") as alternatives:
+        page.locator(".word").nth(1).click()
+    request = alternatives.value.post_data_json
+    assert (request["text"], request["after"]) == (recased, text.split()[0])
+    offers = page.get_by_role("menuitem")
+    offers.nth(1).wait_for()
+    other = next(offer for offer in offers.all() if not text.startswith(beginning(offer)))
+    begins = beginning(other)
+    other.click()
+    shows(page, translation(page, address, recased, prefix=begins)["text"].upper())
+    page.get_by_role("button", name="Undo").click()
+    best = page.locator("#alternatives button").first
+    chosen = best.locator(".text").inner_text()
+    best.click()
+    shows(page, chosen)
+
+
 def test_a_new_translation_closes_the_menu_of_the_old(open_page: Open, address: str):
     held: list[Route] = []
     page = open_page(page_url(address))
@@ -441,6 +477,23 @@ def test_the_header_names_the_languages_in_words(open_page: Open, address: str):
     page = open_page(page_url(address))
 
     expect(page.locator("#model")).to_contain_text("English → German: a model with")
+
+
+@pytest.mark.parametrize("change", ["target", "swap"])
+def test_the_header_names_languages_that_were_chosen_after_a_detection(
+    open_page: Open, address: str, change: str
+):
+    page = open_page(page_url(address, source="auto"))
+    shows(page, translation(page, address, source="auto")["text"])
+    expect(page.locator("#model")).to_contain_text("English → German")
+    page.route("**/api/translate", lambda route: None)
+
+    if change == "swap":
+        page.get_by_role("button", name="Swap languages").click()
+    else:
+        page.get_by_label("Translate to").select_option("en")
+
+    expect(page.locator("#model")).to_contain_text("German → English")
 
 
 def test_the_sentence_can_be_explored_in_every_number(open_page: Open, address: str):

@@ -130,6 +130,19 @@ def test_the_attention_is_that_of_the_checkpoint(models: list[Bundle], page: "Pa
     expect(heads.first).to_have_attribute("aria-pressed", "true")
 
 
+def test_attention_of_an_earlier_sentence_is_not_kept(page: "Page"):
+    attention = page.locator("#training-attention")
+    expect(attention).to_be_visible()
+
+    translate_in(page, f"{SENTENCE} " * 10)
+    expect(page.locator("#explorer-state")).to_contain_text("Choose a shorter sentence")
+    expect(attention).to_be_hidden()
+
+    translate_in(page, SENTENCE)
+    expect(attention).to_be_visible()
+    expect(page.locator("#explorer-content")).to_be_visible()
+
+
 def test_playing_goes_through_all_checkpoints_and_can_be_paused(page: "Page"):
     play = page.locator("#training-play")
     states: list[str] = []

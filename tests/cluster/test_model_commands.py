@@ -20,7 +20,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.cluster import resume, translate
 from transduce.cluster.engines import ProcessShard, ShardWorker
 from transduce.cluster.formats import Shard
-from transduce.data.config import TokenizerConfig
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.languages import LanguagePair
 from transduce.data.tokenizer import Tokenizer
 from transduce.inference.engines.interface import IdPair
@@ -166,6 +166,18 @@ def test_a_language_that_the_model_does_not_know_is_refused_at_once(
     refuses(transduce(*command, *options, *CLUSTER), message)
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_model_of_one_direction_knows_its_target(tmp_path: Path, transduce: Transduce):
+    bundle = replace(tiny_bundle(), languages=Languages(source="en", target="de"))
+    bundle.save(tmp_path / "model")
+    (tmp_path / "in.txt").write_text("a dog\n")
+    paths = ("-i", tmp_path / "in.txt", "-o", tmp_path / "out")
+
+    for command in (("translate", *CLUSTER), ("augment",)):
+        result = transduce(command[0], tmp_path / "model", *paths, *command[1:], "--to", "fr")
+        refuses(result, "does not translate into 'fr', only into de")
 
 
 @pytest.mark.usefixtures("in_process")

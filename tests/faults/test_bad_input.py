@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import SMALL, CommandResult, Run, Transduce, in_a_process, refuses, write_corpus
 
+from transduce.evaluation.metrics import bleu_tokenizer
+
 BROKEN = Path("/proc/self/mem")
 """Its first page cannot be read: EIO, as from a failing disk."""
 
@@ -232,6 +234,16 @@ def test_a_folder_that_holds_other_files_is_refused_and_left_alone(
 
     refuses(result, "holds other files", "--out")
     assert held(corpus / "run") == {"letter.txt": b"dear"}
+
+
+@pytest.mark.skipif(bleu_tokenizer("ja") != "char", reason="the dictionary is installed")
+def test_a_tokeniser_of_bleu_that_is_not_installed_is_named_before_training(
+    transduce: Transduce, corpus: Path
+):
+    result = train(transduce, corpus, "--set", "score.bleu_tokenize=ja-mecab")
+
+    refuses(result, "tokeniser 'ja-mecab' is not available", "pip install")
+    assert not (corpus / "run").exists()
 
 
 def test_the_demo_does_not_replace_what_is_not_a_demo(run: Run, transduce: Transduce):

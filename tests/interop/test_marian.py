@@ -5,10 +5,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.exports import CONFIG, ODD, SENTENCES, bundle_of, one_vocabulary, two_vocabularies
+from tests.exports import (
+    CONFIG,
+    ENGLISH,
+    GERMAN,
+    ODD,
+    SENTENCES,
+    bundle_of,
+    one_vocabulary,
+    two_vocabularies,
+)
 
 from transduce.bundle.bundle import Bundle
+from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import tidy
+from transduce.data.tokenizer import Tokenizer
 from transduce.export.marian import write_huggingface
 from transduce.export.proof import prove_huggingface
 
@@ -111,3 +122,14 @@ def test_another_model_is_found_out(tmp_path: Path):
     assert not proof.holds
     assert proof.gap is not None
     assert proof.gap > 0.1
+
+
+def test_a_sample_of_several_directions_names_the_target(tmp_path: Path):
+    size = TokenizerConfig(vocab_size=81)
+    tokenizer = Tokenizer.train((*ENGLISH, *GERMAN), size, tags=["<2de>", "<2en>"])
+    bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+    write_huggingface(bundle, tmp_path / "marian")
+
+    proof = prove_huggingface(bundle, tmp_path / "marian", [f"<2de> {line}" for line in SENTENCES])
+
+    assert proof.holds, proof

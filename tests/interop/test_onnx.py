@@ -110,6 +110,16 @@ def test_another_model_is_found_out(tmp_path: Path):
     assert proof.gap > 0.1
 
 
+def test_the_lengths_that_the_folder_names_end_with_learned_positions(tmp_path: Path):
+    config = replace(CONFIG, positions="learned", max_positions=60)
+
+    write_onnx(bundle_of(config, one_vocabulary()), tmp_path / "model")
+
+    files = {"config": "max_position_embeddings", "generation_config": "max_length"}
+    for name, field in {**files, "tokenizer_config": "model_max_length"}.items():
+        assert json.loads((tmp_path / "model" / f"{name}.json").read_text())[field] == 60
+
+
 def test_a_folder_with_other_files_is_refused(tmp_path: Path):
     (tmp_path / "mine.txt").write_text("mine")
 

@@ -51,6 +51,15 @@ def test_a_clean_corpus_has_no_finding(transduce: Transduce, corpus: Path):
     assert last == "no findings"
 
 
+def test_a_first_line_that_names_the_columns_is_no_fault(transduce: Transduce, corpus: Path):
+    write_sides(corpus, "named", [Pair("source", "target"), *PAIRS])
+
+    result = check(transduce, corpus, name="named")
+
+    assert result.out.startswith("433 pairs to train on, ")
+    assert "empty side" not in result.out
+
+
 def test_every_fault_gets_a_line_with_a_count_and_an_example(transduce: Transduce, corpus: Path):
     result = check(transduce, corpus, *with_test(corpus))
 

@@ -182,6 +182,24 @@ def test_two_equal_languages_are_refused(transduce: Transduce, folder: Path):
     assert not (folder / "out").exists()
 
 
+def test_swapped_files_are_refused(transduce: Transduce, folder: Path):
+    write_sides(folder, "swapped", [Pair(pair.target, pair.source) for pair in PAIRS])
+
+    result = build(transduce, folder, sides(folder, "swapped"), *NONE_HELD)
+
+    refuses(result, "the languages of en-de are swapped: exchange the two files, or --source-lang")
+    assert not (folder / "out").exists()
+
+
+def test_a_corpus_without_training_pairs_is_refused(transduce: Transduce, folder: Path):
+    files = sides(folder, "clean")
+
+    result = build(transduce, folder, files, *NONE_HELD, "--exclude", files)
+
+    refuses(result, "no training pair is left of 433: add sources, or exclude", "--exclude")
+    assert not (folder / "out").exists()
+
+
 def get(transduce: Transduce, folder: Path, name: str, target: str = "de") -> CommandResult:
     languages = ("--source-lang", "en", "--target-lang", target)
     return transduce("corpus", "get", name, *languages, "--out", folder / "got")

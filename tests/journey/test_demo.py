@@ -9,6 +9,8 @@ from tests.conftest import Transduce
 
 import transduce.demo.journey as demo
 from transduce.config import Recipe, load_recipe
+from transduce.demo.corpus import write_corpus
+from transduce.train.events import Event
 
 SMALL = (
     *("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=32", "model.d_ff=48"),
@@ -23,7 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         return load_recipe(recipe, [*overrides, *(SMALL if recipe == "demo" else ())])
 
     monkeypatch.setattr(demo, "load_recipe", load)
-    few = partial(demo.write_corpus, pairs=300, held_out=30, cases=10)
+    few = partial(write_corpus, pairs=300, held_out=30, cases=10)
     monkeypatch.setattr(demo, "write_corpus", few)
 
 
@@ -49,3 +51,29 @@ def test_the_demo_replaces_an_old_one_and_shows_scores_examples_and_what_to_type
     assert f"report: {out / 'report.html'}" in result.out
     page = (out / "report.html").read_text()
     assert "The animal didn't cross the street because it was too tired." in html.unescape(page)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("other_version", [False, True])
+def test_an_interrupted_demo_is_resumed_by_repeating_it(
+    transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, other_version: bool
+):
+    out = tmp_path / "demo"
+
+    def interrupt(event: Event) -> None:
+        if (out / "checkpoints").is_dir():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        demo.run_demo(out, on_event=interrupt)
+    metrics = (out / "metrics.jsonl").read_text()
+    if other_version:  # whose sentences differ
+        fewer = partial(write_corpus, pairs=290, held_out=30, cases=10)
+        monkeypatch.setattr(demo, "write_corpus", fewer)
+
+    result = transduce("demo", "--out", out)
+
+    assert result.code == 0, result.err
+    assert ("resuming after update 4" in result.out + result.err) != other_version
+    assert (out / "metrics.jsonl").read_text().startswith(metrics) != other_version
+    assert "right in 10 sentences" in result.out

@@ -5,15 +5,18 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from tests.conftest import SMALL, Run, Transduce, in_a_process, refuses
 
 from transduce.bundle.bundle import Bundle
+from transduce.config import load_recipe
 from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.resumable import LineOutput
 from transduce.model.transformer import Transformer
+from transduce.pipeline.distill import _Distillation  # pyright: ignore[reportPrivateUsage]
 
 ONE_LAYER = ("--encoder-layers", "2", "--decoder-layers", "1")
 SETTINGS = tuple(
@@ -24,10 +27,11 @@ SETTINGS = tuple(
 )
 
 
-def words(run: Run, out: Path) -> tuple[object, ...]:
-    test = f'data.test=["{run.corpus / "test.src"}", "{run.corpus / "test.rev"}"]'
+def words(run: Run, out: Path, *, test: bool = True) -> tuple[object, ...]:
     files = ("--source", run.corpus / "train.src", "--target", run.corpus / "train.rev")
-    return ("distill", run.folder, *files, "--set", test, *SETTINGS, *ONE_LAYER, "--out", out)
+    if test:
+        files += ("--test", run.corpus / "test.src", run.corpus / "test.rev")
+    return ("distill", run.folder, *files, *SETTINGS, *ONE_LAYER, "--out", out)
 
 
 @pytest.fixture(scope="module")
@@ -249,3 +253,75 @@ def test_languages_must_agree(run: Run, tmp_path: Path, transduce: Transduce):
     result = transduce("distill", tmp_path / "teacher", *words(run, tmp_path / "new")[2:], *others)
 
     refuses(result, "languages.source is 'de'", "'en' to 'de'")
+
+
+@pytest.fixture
+def only_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop before the translation."""
+    translate = Mock(side_effect=ValueError("it would translate now"))
+    monkeypatch.setattr(_Distillation, "_translate", translate)
+
+
+@pytest.mark.usefixtures("only_prepared")
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [
+        ((), False),  # the pairs that the teacher held out, too
+        (("--set", "data.held_out=15"), True),
+        (("--target", "other.rev"), True),  # of the same sources
+        (("--set", "data.held_out=15", "--test", "test.src", "test.rev"), False),
+        (("--validation", "test.src", "test.rev"), False),
+    ],
+)
+def test_pairs_that_the_teacher_was_trained_on_get_a_warning(
+    run: Run,
+    tmp_path: Path,
+    transduce: Transduce,
+    monkeypatch: pytest.MonkeyPatch,
+    more: tuple[str, ...],
+    warned: bool,
+):
+    for name in ("test.src", "test.rev"):
+        shutil.copy(run.corpus / name, tmp_path)
+    other = (run.corpus / "train.rev").read_text().splitlines()
+    (tmp_path / "other.rev").write_text("".join(f"{line} \u2026\n" for line in other))
+    monkeypatch.chdir(tmp_path)
+
+    result = transduce(*words(run, tmp_path / "new", test=False), *more)
+
+    assert "it would translate now" in result.err
+    warning = "run was trained on most of the pairs held out here, and scores too high: name others"
+    assert (warning in result.err) == warned
+    validation = (tmp_path / "new" / "original" / "prepared" / "validation.source").read_text()
+    given = validation == (run.corpus / "test.src").read_text()
+    assert given == ("--validation" in more)
+
+
+@pytest.mark.usefixtures("only_prepared")
+@pytest.mark.parametrize(
+    ("teacher", "more"),
+    [
+        (Languages(source="en", target="de", target_name="Deutsch"), ("--source-lang", "en")),
+        (Languages(source="en", source_name="English"), ()),  # and the text tells the other one
+    ],
+)
+def test_a_side_without_a_language_has_the_teachers(
+    run: Run,
+    tmp_path: Path,
+    transduce: Transduce,
+    monkeypatch: pytest.MonkeyPatch,
+    teacher: Languages,
+    more: tuple[str, ...],
+):
+    monkeypatch.setattr("transduce.corpus_check.language.guess_languages", lambda _: ("fr", "de"))
+    bundle = Bundle.load(run.folder)
+    bundle.languages = teacher
+    bundle.save(tmp_path / "teacher")
+    out = tmp_path / "new"
+
+    result = transduce("distill", tmp_path / "teacher", *words(run, out)[2:], *more)
+
+    assert "it would translate now" in result.err
+    languages = load_recipe(out / "original" / "recipe.toml").languages
+    assert (languages.source, languages.target) == ("en", "de")
+    assert languages.target_name == teacher.target_name

@@ -42,6 +42,14 @@ def test_a_page_keeps_its_tags(translated: Transduce, lines: list[str]):
     assert result.out == page.format(*lines)
 
 
+def test_a_dash_is_stdin_for_documents_too(translated: Transduce, lines: list[str], tmp_path: Path):
+    page = tmp_path / "page.html"
+
+    assert translated("-i", "-", "--format", "html", stdin="<p>1 2 3").out == f"<p>{lines[0]}"
+    assert translated("-i", "-", "-o", page, stdin="<p>1 2 3").code == 0
+    assert page.read_text() == f"<p>{lines[0]}"
+
+
 def test_subtitles_keep_their_times(translated: Transduce, lines: list[str]):
     result = translated("--format", "srt", stdin=SRT.format("1 2 3", "4 0"))
 

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from tests.conftest import Corpus
 from tests.unit.inference.engines.conftest import PLAIN_SHAPE, bundle_of, lively
 
 from transduce.bundle.bundle import Bundle
+from transduce.inference.engines import native_engine
 from transduce.inference.engines.ct2_model import Shortlist
 from transduce.inference.engines.native_engine import NativeEngine
-from transduce.inference.engines.native_library import LONGEST, load_search
+from transduce.inference.engines.native_library import LONGEST, Sentence, load_search
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.model.config import ModelConfig
 from transduce.search.config import DecodingConstraints, Request, SearchConfig
@@ -138,6 +140,26 @@ def test_a_translation_does_not_depend_on_its_batch(int8: bool, beam: int, corpu
     together = engine.search(batch, config)
 
     assert [engine.search([request], config)[0] for request in batch] == together
+
+
+def test_long_sentences_are_searched_in_small_groups(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    engine = NativeEngine(make_bundle(corpus).weights.to_numpy())
+    sizes, search = list[list[int]](), engine._model.search
+
+    def counted(groups: Sequence[Sequence[Sentence]], **options: Any) -> object:
+        sizes.append(list(map(len, groups)))
+        return search(groups, **options)
+
+    monkeypatch.setattr(engine, "threads", 1)
+    monkeypatch.setattr(engine._model, "search", counted)
+    monkeypatch.setattr(native_engine, "_MAX_POSITIONS", 100)
+    batch = [Request((5,) * length) for length in (9, 30, 9, 30, 9, 200)]
+
+    engine.search(batch, SearchConfig(beam=1))
+
+    assert sizes == [[1, 3, 2]]
 
 
 @needs_int8

@@ -14,7 +14,7 @@ from transduce.cli.app import (
     inference_device,
     print_stderr,
 )
-from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address, cluster_config
 
 
 @app.command()
@@ -55,10 +55,11 @@ def augment(
       transduce augment runs/en-de --input more.en --output synthetic.tsv --forward
       transduce augment runs/de-en --input 'more/*.gz' --output synthetic --cluster local
     """
+    shared = cluster_config(cluster, workers, shard_lines, device=device)
+
     from transduce.bundle.bundle import WEIGHTS, Bundle, find_bundle
     from transduce.cli.progress import event_printer
-    from transduce.cluster.engines import ClusterConfig
-    from transduce.inference.translator import Translator, find_target_tag
+    from transduce.inference.translator import Translator, find_target_tag, known_directions
     from transduce.io.atomic_folder import sha256
     from transduce.pipeline.synthetic_pairs import SyntheticConfig, augment_on_cluster
     from transduce.pipeline.synthetic_pairs import augment as make_pairs
@@ -75,15 +76,10 @@ def augment(
     known = bundle.languages
     source, target = (code * (code not in known.missing) for code in (known.source, known.target))
     if to:
-        find_target_tag(bundle.tokenizer, bundle.directions, to)  # before workers start
+        find_target_tag(bundle.tokenizer, known_directions(bundle), to)  # before workers start
         source, target = "", to
-    if cluster:
-        cluster_config = ClusterConfig(
-            engine=cluster, workers=workers, device=device, shard_rows=shard_lines
-        )
-        run = partial(
-            augment_on_cluster, model, address(text), address(out), to=to, cluster=cluster_config
-        )
+    if shared:
+        run = partial(augment_on_cluster, model, address(text), address(out), to=to, cluster=shared)
     else:
         translator = Translator.load(model, device=inference_device(device))
         translator = translator.to(to) if to else translator

@@ -10,6 +10,7 @@ from typer import Option
 from transduce.cli.app import hint_to_resume, print_stderr
 
 if TYPE_CHECKING:
+    from transduce.cluster.engines import ClusterConfig
     from transduce.inference.glossary import Term
 
 ClusterEngine = Annotated[
@@ -42,6 +43,31 @@ _KEYWORDS = {
 _PER_LINE = ("text", "form", "memory", "nbest", "as_json", "confidence", "align")
 
 
+def cluster_config(
+    cluster: str | None,
+    workers: int | None,
+    shard_lines: int,
+    *,
+    default_lines: int = 8192,
+    device: str = "cpu",
+) -> "ClusterConfig | None":
+    """Return the settings of workers; None without --cluster.
+
+    Args:
+        default_lines: of --shard-lines.
+
+    Raises:
+        ValueError: for a wrong value, or options of workers without --cluster.
+    """
+    if cluster:
+        from transduce.cluster.engines import ClusterConfig
+
+        return ClusterConfig(engine=cluster, workers=workers, device=device, shard_rows=shard_lines)
+    if workers is not None or shard_lines != default_lines:
+        raise ValueError("--workers and --shard-lines are for --cluster: add it, or leave them out")
+    return None
+
+
 def translate_on_cluster(arguments: Mapping[str, Any], *, terms: "tuple[Term, ...]") -> None:
     """Translate the files of a folder or pattern, with options of `transduce translate` by name.
 
@@ -66,11 +92,12 @@ def translate_on_cluster(arguments: Mapping[str, Any], *, terms: "tuple[Term, ..
     from transduce.cli.progress import event_printer
     from transduce.cluster.engines import ClusterConfig
     from transduce.cluster.translate import translate_corpus
-    from transduce.inference.translator import find_target_tag
+    from transduce.inference.translator import find_target_tag, known_directions
 
     if arguments["to"] is not None:  # before workers start
         bundle, source = Bundle.load(arguments["model"]), arguments["source_lang"] or ""
-        find_target_tag(bundle.tokenizer, bundle.directions, arguments["to"], source=source)
+        directions = known_directions(bundle)
+        find_target_tag(bundle.tokenizer, directions, arguments["to"], source=source)
     options = {new: arguments[old] for old, new in _KEYWORDS.items()}
     if arguments["batch_tokens"] is not None:
         options["batch_tokens"] = arguments["batch_tokens"]

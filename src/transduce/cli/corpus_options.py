@@ -73,10 +73,11 @@ def corpus_settings(
     """
     corpus = [f"data.also=[{', '.join(map(_addition_table, also))}]"] if also else []
     if directions:
-        if source or target or validation or test:
+        if source or target or validation or test or source_lang or target_lang:
             raise ValueError(
-                "--direction names the training files: leave out --source, --target, --validation "
-                "and --test (a recipe's data.directions has all of them)"
+                "--direction names the training files and their languages: leave out --source, "
+                "--target, --source-lang, --target-lang, --validation and --test (a recipe's "
+                "data.directions has all of them)"
             )
         tables = ", ".join(map(_direction_table, directions))
         return [f"data.directions=[{tables}]", *corpus, *(settings or ())]

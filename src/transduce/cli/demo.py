@@ -11,10 +11,12 @@ from transduce.cli.app import app, command_name, hint_to_resume, print_stdout
 @app.command()
 def demo(
     out: Annotated[
-        Path, Option("--out", "-o", help="Run folder; an earlier demo in it is replaced.")
+        Path, Option("--out", "-o", help="Run folder; a finished demo in it is replaced.")
     ] = Path("runs/demo"),
 ) -> None:
     """Run the full pipeline on a generated corpus.
+
+    To resume an interrupted run, repeat the command.
 
     Example:
 
@@ -24,7 +26,7 @@ def demo(
     from transduce.cli.progress import event_printer
     from transduce.demo.journey import run_demo
 
-    with event_printer() as on_event, hint_to_resume(out):
+    with event_printer() as on_event, hint_to_resume():
         result = run_demo(out, on_event=on_event)
     print_stdout(f"{result.run}\n{result}")
     print_stdout("\nSentences not in the training set:\n")

@@ -6,12 +6,12 @@ from typing import Annotated
 from typer import Argument, Option
 
 from transduce.cli.app import Ensemble, app, hint_to_resume, print_stdout
-from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, cluster_config
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
 @app.command()
-@with_corpus_options(*PAIR_OPTIONS)
+@with_corpus_options(*PAIR_OPTIONS, "validation", "test")
 def distill(
     teacher: Annotated[Path, Argument(help="Folder of the teacher model or its run.")],
     recipe: Annotated[
@@ -51,6 +51,8 @@ def distill(
       transduce distill runs/mine multi30k --set data.folder=corpora/multi30k --out runs/student
       transduce distill runs/a --with runs/b --source corpus.en --target corpus.de --references
     """
+    config = cluster_config(cluster, workers, shard_lines)
+
     from transduce.config import explicit_settings
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
@@ -63,20 +65,17 @@ def distill(
 
     from transduce.bundle.bundle import Bundle
     from transduce.cli.progress import event_printer
-    from transduce.cluster.engines import ClusterConfig
     from transduce.pipeline.distill import distill as run_distillation
+    from transduce.pipeline.distill import with_languages
 
     bundle = Bundle.load(teacher)
-    config = cluster and ClusterConfig(engine=cluster, workers=workers, shard_rows=shard_lines)
     student = [
         f"model.encoder_layers={encoder_layers}",
         f"model.decoder_layers={decoder_layers}",
         f"tokenizer.vocab_size={bundle.tokenizer.vocab_size}",
     ]
     selected, reason, plan = choose_recipe(recipe, [*settings, *student])
-    guess = ""
-    if bundle.languages.missing:  # else they are the teacher's
-        selected, guess = complete_languages(selected, run=out)
+    selected, guess = complete_languages(with_languages(selected, bundle), run=out)
     with event_printer() as on_event, hint_to_resume():
         result = run_distillation(
             teacher,
@@ -86,7 +85,7 @@ def distill(
             beam=beam,
             references=references,
             plan=plan,
-            cluster=config or None,
+            cluster=config,
             on_event=with_first_message(reason, with_first_message(guess, on_event)),
         )
     print_stdout(f"{result}\nmodel: {out / 'model'}")

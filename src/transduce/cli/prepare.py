@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from transduce.cli.app import RunFolder, TrainingRecipe, app
-from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, cluster_config
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
@@ -26,6 +26,8 @@ def prepare(
       transduce prepare multi30k --set data.folder=corpora/multi30k
       transduce prepare --source corpus.en.gz --target corpus.de.gz --cluster local
     """
+    config = cluster_config(cluster, workers, shard_lines, default_lines=65536)
+
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 
     selected, reason, plan = choose_recipe(recipe, settings)
@@ -33,12 +35,10 @@ def prepare(
     selected, guess = complete_languages(selected)
 
     from transduce.cli.progress import event_printer
-    from transduce.cluster.engines import ClusterConfig
     from transduce.io.lock import exclusive_lock
     from transduce.pipeline.run_folder import check_output_folder, prepare_run
 
     with exclusive_lock(folder), event_printer() as on_event:
         check_output_folder(selected, folder, resume=False)
         on_event = with_first_message(reason, with_first_message(guess, on_event))
-        config = cluster and ClusterConfig(engine=cluster, workers=workers, shard_rows=shard_lines)
-        prepare_run(selected, folder, plan=plan, cluster=config or None, on_event=on_event)
+        prepare_run(selected, folder, plan=plan, cluster=config, on_event=on_event)

@@ -18,7 +18,7 @@ from transduce.cli.app import (
     print_stderr,
     print_stdout,
 )
-from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address
+from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address, cluster_config
 from transduce.io.machine import has_torch
 from transduce.io.streams import read_lines
 
@@ -51,19 +51,16 @@ def score(
       transduce score runs/mine --source test.en --target test.de --json
       transduce score runs/mine --source 'pairs/*.tsv' --output scores --cluster local
     """
-    if cluster:
+    config = cluster_config(cluster, workers, shard_lines, device=device)
+    if config:
         if target or as_json or not output:
             raise ValueError(
                 "--cluster reads pairs from --source and writes to a folder, --output: leave out "
                 "--target and --json"
             )
         from transduce.cli.progress import event_printer
-        from transduce.cluster.engines import ClusterConfig
         from transduce.cluster.translate import score_corpus
 
-        config = ClusterConfig(
-            engine=cluster, workers=workers, device=device, shard_rows=shard_lines
-        )
         with event_printer() as on_event, hint_to_resume():
             result = score_corpus(
                 [model, *(also or ())],

@@ -227,6 +227,7 @@ def translate(
     """
     arguments = dict(locals())
     text = _checked_text(text, input)
+    input = None if input == Path("-") else input  # stdin, whatever the format
     _check_options(
         mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
     )
@@ -234,6 +235,8 @@ def translate(
         raise ValueError(
             "--temperature, --top-k, --top-p and --seed are for sampling: add --sample"
         )
+    if cluster is None and (field, shard_lines) != ("text", 8192):
+        raise ValueError("--field and --shard-lines are for --cluster: add it, or leave them out")
     if source_lang is not None and to is None:
         raise ValueError("--from is for a model of several directions: name --to too")
     if cluster is not None:
@@ -555,10 +558,14 @@ def _languages_of(
 
 
 def _target_in_file(form: str, model: Path) -> str:
-    """The code of the target language, if a document of this format needs it."""
+    """The code of the target language, if a document of this format has it."""
     row = format_named(form)
-    multilingual = row is not None and row.multilingual
-    return _load_named(model, f"--format {form}").languages.target if multilingual else ""
+    if row is not None and row.multilingual:
+        return _load_named(model, f"--format {form}").languages.target
+    if form != "xliff":
+        return ""
+    languages = _load_named(model, "").languages
+    return "" if "target" in languages.missing else languages.target
 
 
 def _read_terms(

@@ -45,7 +45,7 @@ def chosen_format(form: str | None, input: Path | None, output: Path | None) -> 
 def read_input_document(
     file: Path | None, form: str, *, target: str = "", text: str | None = None
 ) -> "Document":
-    """Read a document: the text, else a file, else stdin; `target` is for multilingual formats.
+    """Read a document: the text, else a file, else stdin; `target`: if the format names it.
 
     Raises:
         ValueError: for a malformed file.
@@ -87,8 +87,7 @@ def translate_document(
         nonlocal taken
         match = memory(text, "") if memory else None
         taken += match is not None
-        # The white space around it stays.
-        return match and text.replace(text.strip(), match.entry.target)
+        return match and match.replace(text)
 
     with open_output(output) as out, line_counter() as count:
         print_stderr(engine)

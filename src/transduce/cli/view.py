@@ -42,11 +42,14 @@ def view(
         raise ValueError(f"--out must end in {', '.join(_FORMATS)}, not {out}")
 
     from transduce.bundle.bundle import Bundle
+    from transduce.inference.recasing import recase
     from transduce.visualization.attention_page import attention_page, trace_attention
     from transduce.visualization.attention_view import attention_json, attention_svg
 
     with open_output(out) as file:
         bundle = Bundle.load(model)
+        if translation is None:  # as `translate` would translate it
+            sentence = recase(sentence, bundle.tokenizer).text
         match suffix:
             case ".svg":
                 text = attention_svg(trace_attention(bundle, sentence, translation))

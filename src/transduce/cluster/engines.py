@@ -247,18 +247,22 @@ def _connect(ray: Any, config: ClusterConfig) -> None:
     """Start Ray here, or join a cluster."""
     kind, _, address = config.engine.partition(":")
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    if kind == "local":
-        cores = config.workers * config.threads if config.workers else None
-        ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
-        return
     try:
+        if kind == "local":
+            cores = config.workers * config.threads if config.workers else None
+            ray.init("local", num_cpus=cores, include_dashboard=False, **quiet)
+            return
         host, _, port = address.rpartition(":")
         if host and "/" not in host:  # Ray itself would try for minutes
             socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(address or "auto", **quiet)
     except (OSError, RuntimeError, ValueError) as error:
-        message = str(error).partition("\n")[0]
-        raise ValueError(f"--cluster {config.engine}: no Ray cluster there ({message})") from None
+        fault = "Ray does not start" if kind == "local" else "no Ray cluster there"
+        raise ValueError(f"--cluster {config.engine}: {fault} ({_first_line(error)})") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _fitting_workers(ray: Any, config: ClusterConfig) -> int:
@@ -305,7 +309,13 @@ def _run_on_slurm(
     while missing:
         before, workers = len(missing), min(config.workers or 1, len(missing))
         parts = [list(missing.values())[index::workers] for index in range(workers)]
-        executor.map_array(worker.run_all, parts)
+        try:
+            executor.map_array(worker.run_all, parts)
+        except RuntimeError as error:
+            raise ValueError(
+                f"--cluster slurm: sbatch refused the tasks: {_first_line(error)} (SBATCH_* "
+                "variables set partition, account and time limit)"
+            ) from error
         running = True
         while running and missing:
             running = _is_queued(name)

@@ -17,6 +17,7 @@ from transduce.corpus_check.inspection import (
 )
 from transduce.data.config import Languages
 from transduce.data.corpus import (
+    HEADER,
     CleaningCounts,
     NumberedPair,
     Pair,
@@ -175,6 +176,7 @@ def _training_pairs(recipe: Recipe) -> Iterator[NumberedPair]:
     for names in (data.train, *(part.train for part in data.also)):
         files, before = data.paths(names), last
         pairs = read_pairs(files, not_utf8="drop", languages=recipe.languages.codes)
-        for line, (source, target) in pairs:
+        for line, pair in pairs:
             last = before + line
-            yield NumberedPair(last, Pair(without_tag(source), target))
+            if pair is not HEADER:
+                yield NumberedPair(last, Pair(without_tag(pair.source), pair.target))

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Int64
@@ -30,6 +30,7 @@ _LONGEST = 1 << 24  # maximum bytes of a line
 _BLOCK = 1 << 18  # bytes read at a time
 _SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _MAX_SHIFTS = 16  # missing lines up to which each place is located
+_MAX_LOCATED = 3_000_000  # lines of a side up to which they are located: the arrays grow
 
 _Item = TypeVar("_Item")
 
@@ -39,6 +40,10 @@ class Pair(NamedTuple):
 
     source: str
     target: str
+
+
+HEADER: Final = Pair("", "")
+"""This object stands for a first line that names the columns."""
 
 
 class NumberedPair(NamedTuple):
@@ -136,18 +141,20 @@ def read_pairs(
         part: read these pairs alone, of `split_pairs`.
 
     Returns:
-        The pairs in order, uncleaned but for a "\\r" at line ends and a BOM at the start.
+        The pairs in order, uncleaned but for a "\\r" at line ends and a BOM at the start. A first
+        line that names the columns (source and target) is a pair of empty sides.
 
     Raises:
-        ValueError: if there are not one or two files; while reading, if a file cannot be read, is
-            not UTF-8 or truncated, a TSV line does not have two columns, the sides differ in
-            length, or there are no lines. The message names file and line.
+        ValueError: if there are not one or two files, or one is a pipe; while reading, if a file
+            cannot be read, is not UTF-8 or truncated, a TSV line does not have two columns, the
+            sides differ in length, or there are no lines. The message names file and line.
     """
     if len(files) not in (1, 2):
         raise ValueError(
             "a corpus is two files (source, target) or one of pairs (TSV, CSV, TMX, XLIFF, PO, "
             f"JSON lines), not {len(files)} files"
         )
+    _refuse_pipes(files)
     reader = pair_reader(files[0]) if len(files) == 1 else None
     first, size, offsets = part or (0, None, ())
     if reader is not None:
@@ -162,6 +169,7 @@ def read_pairs(
         texts = [itertools.chain.from_iterable(lines) for lines in blocks]
         one_file = len(files) == 1
         pairs = _columns(files[0], texts[0], first) if one_file else _sides(files, texts, first)
+        pairs = pairs if first else _mark_header(pairs)
     return _not_empty(itertools.islice(pairs, size), files=files)
 
 
@@ -177,6 +185,7 @@ def split_pairs(
     Raises:
         ValueError: as for `read_pairs`, but for lines that are not UTF-8 or not two columns.
     """
+    _refuse_pipes(files)
     reader = pair_reader(files[0]) if len(files) == 1 else None
     if reader is not None:
         count, offsets = sum(1 for _ in reader(files[0], languages)), ()
@@ -226,7 +235,7 @@ def clean(
         normalised = source != pair.source or target != pair.target
         undecoded = normalised and any(STRAY_BYTE.search(side) for side in pair)
         fault = "not UTF-8" if undecoded else pair_fault(source, target, max_ratio=max_ratio)
-        if line == 1 and {source.lower(), target.lower()} in _HEADERS:
+        if pair is HEADER:
             fault = "header"
         if fault is not None:
             _count(counts, counts.dropped, reason=fault, line=line)
@@ -361,6 +370,22 @@ def _not_empty(pairs: Iterable[_Item], *, files: Sequence[Path]) -> Iterator[_It
         raise ValueError(f"{names}: no line to read; a corpus needs one pair a line")
 
 
+def _refuse_pipes(files: Sequence[Path]) -> None:
+    if pipe := next(filter(Path.is_fifo, files), None):
+        raise ValueError(
+            f"{pipe} is a pipe, and a corpus is read several times: name a file (it may be "
+            "compressed)"
+        )
+
+
+def _mark_header(pairs: Iterator[NumberedPair]) -> Iterator[NumberedPair]:
+    """Replace a first pair that names the columns."""
+    for line, pair in itertools.islice(pairs, 1):
+        names_columns = {tidy(side).lower() for side in pair} in _HEADERS
+        yield NumberedPair(line, HEADER if names_columns else pair)
+    yield from pairs
+
+
 def _columns(path: Path, texts: Iterator[str], first: int) -> Iterator[NumberedPair]:
     for number, text in enumerate(texts, start=first + 1):
         columns = text.split("\t") if text.strip(" ") else ["", ""]
@@ -419,7 +444,7 @@ def _raw_blocks(path: Path, offset: int = 0) -> Iterator[bytes]:
     lines, partial = 0, b""
     try:
         with open_compressed(path) as handle:
-            if offset:  # a named pipe cannot be sought
+            if offset:
                 handle.seek(offset)
             while data := handle.read(_BLOCK):
                 complete, feed, rest = data.rpartition(b"\n")
@@ -446,18 +471,22 @@ def _raw_blocks(path: Path, offset: int = 0) -> Iterator[bytes]:
 
 def _unequal(source: Path, target: Path) -> str:
     """Error message with the number of lines of each side and where they seem to diverge."""
+    paths = (source, target)
+    counts = [sum(block.count(b"\n") + 1 for block in _raw_blocks(path)) for path in paths]
+    message = (
+        f"{source} has {counts[0]} lines but {target} has {counts[1]}; line n must translate line n"
+    )
+    if max(counts) > _MAX_LOCATED:
+        return message
     sizes = [
         np.fromiter(
             (len(raw.strip()) for block in _raw_blocks(path) for raw in block.split(b"\n")),
             dtype=np.int64,
         )
-        for path in (source, target)
+        for path in paths
     ]
     shorter, longer = sorted(sizes, key=len)
-    return (
-        f"{source} has {len(sizes[0])} lines but {target} has {len(sizes[1])}; line n must "
-        f"translate line n: look first near line {_first_shifted(shorter, longer=longer)}"
-    )
+    return f"{message}: look first near line {_first_shifted(shorter, longer=longer)}"
 
 
 def _first_shifted(shorter: Int64[np.ndarray, " s"], *, longer: Int64[np.ndarray, " l"]) -> int:

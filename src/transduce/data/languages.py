@@ -103,3 +103,12 @@ def normalized_code(text: str, *, known_only: bool = False) -> str:
     # Of scripts only those of Chinese are customary in codes: "zh-Hant", but "de" for deu_Latn.
     kept = (language, script if language == "zh" else None, region)
     return "-".join(part for part in kept if part)
+
+
+def normalized_base(code: str) -> str:
+    """Return the language of a code, as `base_language`, of two letters where there are two.
+
+    >>> normalized_base("deu_AT")
+    'de'
+    """
+    return base_language(normalized_code(code) or code)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, cast
 from xml.parsers import expat
 
-from transduce.data.languages import base_language, normalized_code
+from transduce.data.languages import normalized_base, same_language
 from transduce.data.po import po_strings
 from transduce.io.streams import decode_lines, decode_utf8, open_compressed, split_compression
 
@@ -47,11 +47,6 @@ def pair_reader(path: Path) -> Callable[[Path, LanguageCodes], Iterator[tuple[st
 def names_languages(path: Path) -> bool:
     """Return whether a file names the languages of its texts, so that reading needs both codes."""
     return pair_reader(path) in (_xml_pairs, _po_pairs)
-
-
-def _base(code: str) -> str:
-    """The language of a code of two letters or three, such as "de" of "deu"."""
-    return base_language(normalized_code(code) or code)
 
 
 class _PairParser:
@@ -100,17 +95,19 @@ class _PairParser:
             self.pairs.append((self._side(0), self._side(1)))
 
     def _side(self, index: int) -> str:
-        """The text of a side: of its language, else of the position that the file declares."""
-        language = self._languages[index]
-        for code, text in self._sides.items():
-            if language and _base(code) == _base(language):
-                return text
+        """The text of a side: of its language or a variant, else of the position declared."""
+        language, other = self._languages[index], self._languages[1 - index]
+        base = normalized_base(language)
+        variants = [code for code in self._sides if base and normalized_base(code) == base]
+        exact = [code for code in variants if same_language(code, language)]
+        # A variant that is the other side's is no translation of it.
+        if chosen := exact or [code for code in variants if not same_language(code, other)]:
+            return self._sides[chosen[0]]
         if all(self._languages):
             return ""  # a unit of other languages, which cleaning drops
         texts = list(self._sides.values())
-        first = next(
-            (i for i, code in enumerate(self._sides) if _base(code) == _base(self._declared[0])), 0
-        )
+        bases, declared = [*map(normalized_base, self._sides)], normalized_base(self._declared[0])
+        first = bases.index(declared) if declared in bases else 0
         rest = texts[:first] + texts[first + 1 :]
         return texts[first] if index == 0 else rest[0]
 
@@ -145,12 +142,12 @@ def _po_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]
     """Translations that are not fuzzy; of plurals each form."""
     with open_compressed(path) as stream:
         text = decode_utf8(str(path), stream.read()).removeprefix("\ufeff")
-    codes = [*map(_base, languages)]
+    codes = [*map(normalized_base, languages)]
     language = codes[1]
     for string in po_strings(str(path), text):
         if string.key == "msgstr" and not string.source:  # the header
             declared = _PO_LANGUAGE.search(string.value)
-            language = _base(declared[1]) if declared else language
+            language = normalized_base(declared[1]) if declared else language
         elif string.source and string.value and not string.fuzzy:
             pair = string.source, string.value
             if all(languages) and language != codes[1]:

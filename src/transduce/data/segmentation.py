@@ -17,7 +17,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -37,8 +37,6 @@ _UNSPACED = (
     "\U00020000-\U0003ffff"
 )
 _MARKS_END = 0x1F000  # above are no combining marks but variation selectors
-_MAX_NGRAM = 4  # words of a repeated phrase
-_REPETITIONS = 3  # occurrences that make a repetition
 
 _CLOSE = "(?:[\"'”’»«“)\\]}*_]|[ \u00a0\u202f]»|\\[\\d{1,3}])*"
 _END = re.compile(
@@ -91,21 +89,6 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
     return Counter(word for line in lines for word in words(line))
 
 
-def find_repetition(line: Sequence[str], reference: Sequence[str] = ()) -> tuple[str, ...] | None:
-    """Return the first phrase that a line's words repeat and its reference's do not, or None.
-
-    A repetition is a phrase of one to four words three times in a row, or the same four words three
-    times anywhere; a single punctuation mark does not count, as three periods are an ellipsis.
-
-    >>> find_repetition("a man and a man and a man and a dog".split())
-    ('a', 'man', 'and')
-    """
-    if len(line) - len(set(line)) < _REPETITIONS - 1:
-        return None
-    in_reference = set(_repeated(reference))
-    return next((phrase for phrase in _repeated(line) if phrase not in in_reference), None)
-
-
 def sentence_spans(text: str) -> list[Span]:
     """Return the spans of the sentences of a text."""
     cased = any(character.isupper() for character in text)
@@ -126,16 +109,16 @@ def _line_spans(line: str, offset: int, *, cased: bool) -> Iterator[Span]:
     """Sentence spans of one line that starts at `offset`; a leading bullet is excluded."""
     begin = len(line) - len(line.lstrip())
     bullet = _BULLET.match(line, begin)
-    first = start = bullet.end() if bullet else begin
+    first = start = checked = bullet.end() if bullet else begin
     for stop in _END.finditer(line, start):
         if stop.end() == len(line):
             break
         if stop["stop"] and not _is_boundary(line, first, stop, cased=cased):
             continue
-        if not has_words(line[start : stop.end()]):  # ". . ." and "?!" are no sentences
-            continue
-        yield from _bounded(line, start, stop.end(), offset)
-        start = stop.end()
+        unchecked, checked = line[checked : stop.end()], stop.end()
+        if has_words(unchecked):  # ". . ." and "?!" are no sentences
+            yield from _bounded(line, start, checked, offset)
+            start = checked
     yield from _bounded(line, start, len(line), offset)
 
 
@@ -197,18 +180,6 @@ def _is_last(before: str, after: str, *, starts_line: bool) -> bool:
 def _is_letter(word: str) -> bool:
     """Whether a word is a single letter, with or without a combining accent."""
     return len(unicodedata.normalize("NFC", word)) == 1 and word[0].isalpha()
-
-
-def _repeated(line: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for size in range(1, _MAX_NGRAM + 1):
-        run = 0  # words in a row that equal the word `size` before them
-        for end in range(size, len(line)):
-            run = run + 1 if line[end] == line[end - size] else 0
-            if run == size * (_REPETITIONS - 1) and (size > 1 or line[end][0].isalnum()):
-                start = end + 1 - size * _REPETITIONS
-                yield tuple(line[start : start + size])
-    ngrams = Counter(zip(*(line[start:] for start in range(_MAX_NGRAM)), strict=False))
-    yield from (phrase for phrase, count in ngrams.items() if count >= _REPETITIONS)
 
 
 @cache

@@ -356,6 +356,15 @@ def target_tag(language: str) -> str:
     return f"<2{language}>"
 
 
+def marian_tag(tag: str) -> str:
+    """Spell a target language's tag as MarianTokenizer looks it up at the start of a text.
+
+    >>> marian_tag("<2de>")
+    '>>de<<'
+    """
+    return TAG.sub(lambda match: f">>{match[1] or match[2]}<<", tag)
+
+
 def without_tag(text: str) -> str:
     """Return a text without tags before it, of a target language and of a synthetic pair.
 

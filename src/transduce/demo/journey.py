@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.bundle.bundle import Bundle
-from transduce.config import load_recipe, to_toml
+from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.demo.corpus import PronounScore, read_cases, score_pronouns, write_corpus
 from transduce.evaluation.scoring import RunResult
 from transduce.io.lock import LOCK_FILE, exclusive_lock
+from transduce.pipeline.prepare import is_up_to_date
 from transduce.pipeline.run import run_recipe
 from transduce.pipeline.run_folder import write_text
 from transduce.pipeline.run_page import REPORT, curves, read_metrics
@@ -91,21 +92,27 @@ def run_demo(out: Path, *, on_event: EventHandler) -> DemoResult:
     """Generate the corpus, train on it, and evaluate the test set's translations.
 
     Args:
-        out: run folder; an earlier demo in it is replaced. `report.html` in it has all results.
+        out: run folder; an interrupted demo in it is resumed, a finished one replaced.
+            `report.html` in it has all results.
         on_event: called with each event of the run.
 
     Raises:
         ValueError: if `out` holds anything but a demo.
     """
     with exclusive_lock(out):
-        _clear(out)
         corpus = out / "corpus"
         recipe = load_recipe("demo", [f"data.folder={corpus}"])
-        # Marks the folder as a demo's, which the next demo may replace.
-        write_text(out / "recipe.toml", to_toml(recipe))
+        resume = _is_interrupted(out, recipe)
+        if not resume:
+            _begin(out, recipe)
         on_event(LogMessage(text=f"writing English and German sentences to {corpus}"))
         open_reference = write_corpus(corpus)
-        run = run_recipe(recipe, out, on_event=on_event)
+        # Another version may write other sentences than those that were trained on.
+        if resume and not is_up_to_date(recipe, out):
+            resume = False
+            _begin(out, recipe)
+            open_reference = write_corpus(corpus)
+        run = run_recipe(recipe, out, resume=resume, on_event=on_event)
         files = (corpus / "test.en", out / "hypotheses.de", corpus / "test.de")
         sides = [file.read_text(encoding="utf-8").split("\n")[:-1] for file in files]
         examples = tuple(ExampleTranslation(*lines) for lines in zip(*sides, strict=True))
@@ -134,6 +141,19 @@ def _select_shown(
     return tuple(shown)
 
 
+def _is_interrupted(out: Path, recipe: Recipe) -> bool:
+    """Whether a folder holds a demo of this recipe that was stopped in training or evaluation."""
+    file = out / "recipe.toml"
+    begun = (out / "checkpoints").is_dir() and not (out / "model").exists() and file.is_file()
+    return begun and not any(differences(load_recipe(file), recipe))
+
+
+def _begin(out: Path, recipe: Recipe) -> None:
+    """Clear the folder and mark it as a demo's, which the next demo may replace."""
+    _clear(out)
+    write_text(out / "recipe.toml", to_toml(recipe))
+
+
 def _clear(out: Path) -> None:
     """Delete an earlier demo, and nothing else."""
     paths = [path for path in out.iterdir() if path.name != LOCK_FILE]
@@ -150,7 +170,9 @@ def _clear(out: Path) -> None:
     for path in paths:
         if path.name not in names and not path.name.startswith(prefixes):
             raise ValueError(f"{path} is not the demo's: move it away, or name another --out")
-    for path in paths:
+    # By the recipe a demo's folder is known, and by checkpoints an interrupted one.
+    order = {"checkpoints": -1, "recipe.toml": 1}
+    for path in sorted(paths, key=lambda path: order.get(path.name, 0)):
         if path.is_dir():
             shutil.rmtree(path)
         else:

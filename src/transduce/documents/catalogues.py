@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import yaml
@@ -41,6 +41,12 @@ _JSON_MESSAGES = (("message",), ("defaultMessage",))  # of WebExtensions and For
 _TIME_FORMAT = re.compile(r"%-?[A-Za-z]")  # of strftime
 _YAML_ESCAPED = re.compile("^[ \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_MAX_DEPTH = 100  # of objects and lists
+
+
+class _TooDeep(ValueError):
+    def __init__(self, name: str, depth: int) -> None:
+        super().__init__(f"{name}: nested more than {depth} deep")
 
 
 _Value = tuple[int, int, str, Callable[[str], str]]
@@ -99,26 +105,34 @@ def load_json(name: str, text: str) -> object:
 def parse_json(name: str, text: str) -> Iterator[Part]:
     """Parse JSON; a message of an object with its description is the only text of the object."""
     load_json(name, text)
-    strings = [value for value in json_values(text) if text[value.start] == '"']
-    parents = {value.path[:-1] for value in strings if value.path[-1:] in _JSON_MESSAGES}
 
+    def strings() -> Iterator[JSONValue]:  # found twice: together they would take much memory
+        return (value for value in json_values(name, text) if text[value.start] == '"')
+
+    parents = {value.path[:-1] for value in strings() if value.path[-1:] in _JSON_MESSAGES}
+
+    @lru_cache(maxsize=1000)  # the texts of a list have one path
     def is_text(path: tuple[str, ...]) -> bool:
         if any(key.startswith(("@", "$")) for key in path):  # metadata of ARB, "$schema"
             return False
-        inside = any(path[:depth] in parents for depth in range(len(path)))
+        inside = parents and any(path[:depth] in parents for depth in range(len(path)))
         return not inside or (path[:-1] in parents and path[-1:] in _JSON_MESSAGES)
 
     encode = partial(json_string, text)
     values = (
         (start, end, json.loads(text[start:end], strict=False), encode)
-        for path, _, start, end in strings
+        for path, _, start, end in strings()
         if is_text(path)
     )
     return _parts(text, values)
 
 
-def json_values(text: str) -> Iterator[JSONValue]:
-    """Find the values of valid JSON; one with others in it follows them."""
+def json_values(name: str, text: str, *, max_depth: int = _MAX_DEPTH) -> Iterator[JSONValue]:
+    """Find the values of valid JSON; one with others in it follows them.
+
+    Raises:
+        ValueError: if it is nested too deeply; the message has the name.
+    """
     path: list[str] = []
     keys, opened = [0], list[int]()
     for match in _JSON_TOKEN.finditer(text):
@@ -129,6 +143,8 @@ def json_values(text: str) -> Iterator[JSONValue]:
             opened.append(start)
             path.append("")
             keys.append(0)
+            if len(path) > max_depth:
+                raise _TooDeep(name, max_depth)
         else:
             if mark in "}]":
                 path.pop()
@@ -147,7 +163,9 @@ def json_string(file: str, value: str) -> str:
 def parse_yaml(name: str, text: str) -> Iterator[Part]:
     """Parse YAML: its strings, except keys, are texts."""
     try:
-        values = list(_yaml_values(text))
+        values = list(_yaml_values(name, text))
+    except _TooDeep:
+        raise
     except (yaml.YAMLError, OverflowError, ValueError) as error:  # the last two for "\UFFFFFFFF"
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = f"{name}, line {mark.line + 1}" if mark else name
@@ -155,7 +173,7 @@ def parse_yaml(name: str, text: str) -> Iterator[Part]:
     return _parts(text, iter(values))
 
 
-def _yaml_values(text: str) -> Iterator[_Value]:
+def _yaml_values(name: str, text: str) -> Iterator[_Value]:
     resolver = yaml.SafeLoader("")
     at_key: list[bool | None] = [None]  # by collection; of a list it stays None
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
@@ -167,6 +185,8 @@ def _yaml_values(text: str) -> Iterator[_Value]:
         is_key = at_key[-1]
         at_key[-1] = None if is_key is None else not is_key
         if isinstance(event, yaml.CollectionStartEvent):
+            if len(at_key) > _MAX_DEPTH:
+                raise _TooDeep(name, _MAX_DEPTH)
             at_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
         elif isinstance(event, yaml.ScalarEvent) and not is_key:
             tag = event.tag or resolver.resolve(yaml.ScalarNode, event.value, event.implicit)

@@ -38,6 +38,7 @@ from transduce.io.streams import decode_utf8
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|\Z)")
+_EMPTY_LINES = re.compile(r"((?>\r\n|\n|\r)(?>[ \t]*(?>\r\n|\n|\r))+)")
 
 _TIME = r"(?:\d{1,3}:)?\d{1,2}:\d{2}[,.]\d{1,3}"
 _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s.*)?")
@@ -66,7 +67,7 @@ def read_document(name: str, content: bytes, *, form: str = "", target: str = ""
         name: file name; its ending selects the format.
         content: the file's bytes; text is UTF-8.
         form: name of the format, instead of the ending.
-        target: code of the target language, for multilingual formats.
+        target: code of the target language, for multilingual formats and XLIFF.
 
     Raises:
         ValueError: if the format is not in `DOCUMENT_FORMATS`, or for a malformed file; the
@@ -77,6 +78,8 @@ def read_document(name: str, content: bytes, *, form: str = "", target: str = ""
         raise ValueError(f"{name}: unsupported format; supported are {', '.join(SUFFIXES)}")
     if row.multilingual:
         return _text_reader(partial(parse_string_catalog, target=target))(name, content)
+    if row.name == "xliff":
+        return read_xliff(name, content, target=target)
     return READERS[row.name](name, content)
 
 
@@ -100,6 +103,12 @@ def split_lines(text: str) -> list[RawLine]:
     matches = enumerate(_LINE.finditer(text), start=1)
     lines = [RawLine(number, *match.groups()) for number, match in matches]
     return lines if lines[-1].raw else lines[:-1]
+
+
+def parse_text(text: str) -> Iterator[Part]:
+    """Parse plain text, of which each paragraph is a text."""
+    for index, part in enumerate(_EMPTY_LINES.split(text)):
+        yield part if index % 2 or not part else Slot(part, "placeholders", str)
 
 
 def parse_subtitles(name: str, text: str) -> Iterator[str | Slot]:
@@ -217,7 +226,7 @@ def _po_slot(text: str, end: str) -> Slot:
 
 
 READERS: Mapping[str, Callable[[str, bytes], Document]] = {
-    "text": _text_reader(lambda name, text: (Slot(text, "placeholders", str),)),
+    "text": _text_reader(lambda name, text: parse_text(text)),
     "html": _text_reader(lambda name, text: (Slot(text, "html", str),)),
     "srt": _text_reader(parse_subtitles),
     "vtt": _text_reader(parse_subtitles),

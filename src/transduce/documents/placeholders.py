@@ -1,8 +1,8 @@
 """Placeholders: text that a translation must contain unchanged.
 
 These are `{name}` `{0:.2f}` `{{ x }}` `{% if %}` `${x}` `%{x}` `$HOME` of templates; `%s`
-`%(name)d` `%1$s` `%%` of printf; tags and entities; URLs and e-mail addresses; emoji, which few
-vocabularies have, and `:emoji:`.
+`%(name)d` `%1$s` `%%` of printf; tags, entities and timings of words in WebVTT
+(`<00:00:01.500>`); URLs and e-mail addresses; emoji, which few vocabularies have, and `:emoji:`.
 
 Excluded, because ordinary text has them too: a lone `%`, also after a number (`100%ige`), `%1`,
 `$5`, `@name`, `#tag`; and ICU's `{n, plural, one {# file}}`, whose words are to be translated.
@@ -20,6 +20,7 @@ _EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"
 # is linear in the text.
 _PLACEHOLDER = re.compile(
     f"{ADDRESS}"
+    r"|<(?:[0-9]{2,4}:)?[0-9]{2}:[0-9]{2}\.[0-9]{3}>"
     r"|</?[A-Za-z][\w:-]{0,64}(?:\s[^<>]*)?/?>"
     r"|&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
     r"|\{\{[^{}]{1,64}\}\}|\{%[^{}%]{1,128}%\}|[$%#]?\{[^{}\s]{0,64}\}"

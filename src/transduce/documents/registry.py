@@ -13,7 +13,6 @@ class DocumentFormat:
     """Its name for `translate --format`."""
     suffixes: tuple[str, ...]
     """Endings of its files."""
-    media_type: str
     translated: str
     """What is translated, for the documentation."""
     binary: bool = False

@@ -24,7 +24,7 @@ from transduce.documents.catalogues import (
 from transduce.documents.document import Part, Slot
 from transduce.documents.placeholders import mask_placeholders
 
-_MAX_DEPTH = 50  # nested objects; the walk is recursive
+_MAX_DEPTH = 50  # of nested objects; real ones have 12
 _STATE = "needs_review"
 
 _Path = tuple[str, ...]
@@ -49,9 +49,7 @@ def parse_string_catalog(name: str, text: str, *, target: str) -> Iterator[Part]
         raise ValueError(f"{name}: no String Catalog: expected sourceLanguage and strings")
     if source.casefold() == target.casefold():
         raise ValueError(f"{name}: its source language is {source}, as the target language is")
-    positions = {value.path: value for value in json_values(text)}
-    if max(map(len, positions)) > _MAX_DEPTH:
-        raise ValueError(f"{name}: nested more than {_MAX_DEPTH} deep")
+    positions = {value.path: value for value in json_values(name, text, max_depth=_MAX_DEPTH)}
     catalog = _Catalog(text, positions, source=source, target=target)
     edits = (edit for key, entry in _object(strings).items() for edit in catalog.edits(key, entry))
     end = 0

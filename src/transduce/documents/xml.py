@@ -20,9 +20,16 @@ from transduce.documents.html import collapse_spaces
 
 _MAX_DEPTH = 120  # nested elements; the walk is recursive
 _DECLARED = re.compile(rb"\s*<\?xml[^>]*?\sencoding\s*=\s*[\"']([\w.-]+)")
+_ENCODINGS = re.compile(  # Python has others, some of which take quadratic time
+    r"(?:us-)?ascii|utf-?(?:8|16(?:-?[bl]e)?)|(?:iso[-_]?8859[-_]?|latin-?|windows-?|cp)\d{1,4}"
+    r"|koi8-[rtu]|gb(?:k|2312|18030)|big5(?:-?hkscs)?|(?:euc-?|iso-2022-)(?:cn|jp|kr)"
+    r"|shift[-_]?jis|macintosh"
+)
 _ORDERED = re.compile(r".*[sS]tart|.*[eE]nd|[be]x|[be]pt|[se][cm]|it")  # e.g. bookmarkStart, bx
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ATTRIBUTES = {"approved", "class", "space", "state", "translatable", "translate", "type"}
+_UNTRANSLATED = ("new", "needs-translation")  # states of XLIFF's targets
+_STATE = re.compile(r"\s+state(?:-qualifier)?\s*=\s*(?:\"[^\"]*\"|'[^']*')")
 
 
 def _unchanged(text: str) -> str:
@@ -53,7 +60,7 @@ class XMLRules:
     """Element of a source and a target that is filled if it is empty; no other text changes."""
     target: str = "target"
     target_attributes: str = ""
-    """Of a target that is added."""
+    """Of a target that is added, or was marked as not translated."""
     keep_space: bool = False
     """Whether line ends and several spaces count."""
     space_attribute: bool = False
@@ -65,6 +72,8 @@ class XMLRules:
     decode: Callable[[str], str] = _unchanged
     """Undoes the format's own escapes."""
     encode: Callable[[str], str] = _unchanged
+    edge_space: str = ""
+    """What a space at an end of a text is written as, where it would not count."""
 
 
 @dataclass(slots=True)
@@ -108,9 +117,12 @@ def parse_xml(name: str, content: bytes, rules: XMLRules) -> XMLText:
     """Parse an XML file by the rules of its format.
 
     Raises:
-        ValueError: if it is not well-formed, declares entities or is nested too deeply.
+        ValueError: if it is not well-formed, declares entities or is nested too deeply, or if its
+            encoding is not supported.
     """
     encoding = _encoding(content)
+    if not _ENCODINGS.fullmatch(encoding):
+        raise ValueError(f"{name}: the encoding {encoding} is not supported: save it as UTF-8")
     try:
         data = content if encoding == "utf-8" else content.decode(encoding).encode()
         data.decode()
@@ -278,10 +290,21 @@ class _Splicer:
         raw = self.raw_of(nodes)
 
         def write(translation: str) -> str:
-            content = raw if translation == fragment.text else fragment.render(translation)
+            if translation == fragment.text:
+                return around[0] + raw + around[1]
+            content = self._with_edges(fragment.render(translation), raw)
             return around[0] + content + around[1]
 
         return Slot(fragment.text, fragment.markup, write)
+
+    def _with_edges(self, content: str, raw: str) -> str:
+        """Content whose spaces at the ends count, unless those of `raw` do not."""
+        space, raw = self.rules.edge_space, raw.removeprefix("<![CDATA[").removesuffix("]]>")
+        if space and content[:1] == " " and not raw[:1].isspace():
+            content = space + content[1:]
+        if space and content[-1:] == " " and not raw[-1:].isspace():
+            content = content[:-1] + space
+        return content
 
     def _filled(self, element: _Element) -> Iterator[Part]:
         """The parts of a pair, whose target is filled from its source."""
@@ -311,6 +334,8 @@ class _Splicer:
             opening = self.raw(form.start, form.inner)
             if opening.endswith("/>"):
                 opening = f"{opening[:-2].rstrip()}>"
+            if rules.target_attributes and form.attributes.get("state") in _UNTRANSLATED:
+                opening = f"{_STATE.sub('', opening)[:-1]} {rules.target_attributes}>"
             yield self.raw(end, form.start)
             yield self._slot(source.children, around=(opening, f"</{form.tag}>"))
             end = form.end
@@ -320,7 +345,7 @@ class _Splicer:
         """Whether a target is to be filled: it is empty, or marked as a copy of its source."""
         if target.attributes.get("type") in ("vanished", "obsolete"):
             return False
-        copied = target.attributes.get("state") in ("new", "needs-translation")
+        copied = target.attributes.get("state") in _UNTRANSLATED
         return copied or not (target.children and self.raw_of(target.children).strip())
 
 

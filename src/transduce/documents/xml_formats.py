@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from pydantic import TypeAdapter
 
-from transduce.data.po import unescape
+from transduce.data.po import join_surrogates, unescape
 from transduce.documents.document import Document, Part
 from transduce.documents.html import BLOCK_ELEMENTS, UNTRANSLATED_ELEMENTS
 from transduce.documents.xml import XMLRules, parse_xml
@@ -37,6 +37,9 @@ _TABLE_COLUMN = re.compile(rb"<(?:\w+:)?tableColumn\s[^<>]*?\bname=\"([^\"]*)\""
 _ANDROID_PLAIN = re.compile(r"(\\.)|\"((?:\\.|[^\"\\])*)\"?|[ \t\r\n]+", re.DOTALL)
 _ANDROID_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\t": "\\t"})
 _ANDROID_REFERENCE = re.compile(r"\s*[@?][\w.+:]*/[\w.]+\s*")
+_EXCEL_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
+_EXCEL_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]")  # which XML cannot hold
+_XLIFF_SOURCE_ONLY = re.compile(r"<(?:\w+:)?xliff\s(?![^<>]*\btrgLang\b)[^<>]*>")
 
 
 def _android_decode(text: str) -> str:
@@ -47,7 +50,17 @@ def _android_decode(text: str) -> str:
 
 def _android_encode(text: str) -> str:
     escaped = text.translate(_ANDROID_ESCAPED)
+    escaped = re.sub("(?<= ) ", r"\\u0020", escaped)
     return f"\\{escaped}" if escaped[:1] in ("@", "?") else escaped
+
+
+def _excel_decode(text: str) -> str:
+    return join_surrogates(_EXCEL_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text))
+
+
+def _excel_encode(text: str) -> str:
+    escaped = re.sub("_(?=x[0-9A-Fa-f]{4}_)", "_x005F_", text)
+    return _EXCEL_CONTROL.sub(lambda match: f"_x{ord(match[0]):04X}_", escaped)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +82,7 @@ _CODE: Mapping[str, Mapping[str, object]] = {
         "decode": _android_decode,
         "encode": _android_encode,
     },
+    "cells": {"decode": _excel_decode, "encode": _excel_encode},
     "xhtml": {"blocks": BLOCK_ELEMENTS, "protected": UNTRANSLATED_ELEMENTS},
 }
 XML_RULES: Mapping[str, XMLRules] = {
@@ -97,12 +111,17 @@ def xml_reader(rules: XMLRules) -> Callable[[str, bytes], Document]:
     return read
 
 
-def read_xliff(name: str, content: bytes) -> Document:
-    """Read XLIFF of any version."""
+def read_xliff(name: str, content: bytes, *, target: str = "") -> Document:
+    """Read XLIFF of any version; `target` is the code of the language of its targets."""
     version = re.search(
         rb"<(?:\w+:)?xliff\s[^<>]*?\bversion\s*=\s*[\"']2", content.replace(b"\0", b"")
     )
-    return xml_reader(XML_RULES["xliff_2" if version else "xliff_12"])(name, content)
+    document = xml_reader(XML_RULES["xliff_2" if version else "xliff_12"])(name, content)
+    ((head, root, *parts),) = document.members
+    if not (version and target and document.segments and _XLIFF_SOURCE_ONLY.fullmatch(str(root))):
+        return document
+    root = f'{str(root)[:-1]} trgLang="{html.escape(target)}">'  # required where there are targets
+    return replace(document, members=((head, root, *parts),))
 
 
 def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
@@ -113,7 +132,9 @@ def archive_reader(rules: ArchiveRules) -> Callable[[str, bytes], Document]:
         contents = {info.filename: data for info, data in files}
         columns = b"".join(data for key, data in contents.items() if key.startswith("xl/tables/"))
         # Excel looks a table's column up by the text of its first cell.
-        names = {html.unescape(match.decode()) for match in _TABLE_COLUMN.findall(columns)}
+        names = {
+            _excel_decode(html.unescape(match.decode())) for match in _TABLE_COLUMN.findall(columns)
+        }
         members: list[tuple[Part, ...]] = []
         encoders: dict[str, Callable[[str], bytes]] = {}
         tags = 0

@@ -20,8 +20,9 @@ from sacrebleu.metrics.bleu import BLEU, BLEUScore
 from sacrebleu.metrics.chrf import CHRF
 
 from transduce.data.protection import count_copies
-from transduce.data.segmentation import count_words, find_repetition, words
+from transduce.data.segmentation import count_words, words
 from transduce.evaluation.metrics import check_lines
+from transduce.inference.repetition import detect_repetition
 
 WORST_SENTENCES: Final = 20
 """Number of lowest-scoring sentences shown."""
@@ -145,7 +146,7 @@ class ErrorCounts:
     """Source words absent from the reference, punctuation excluded; None without sources."""
     most_copied: tuple[CopiedWord, ...]
     repeated: int
-    """Lines with a `data.segmentation.find_repetition`."""
+    """Lines with a loop, by `inference.repetition`, that their references do not have."""
     repetitions: tuple[RepetitionExample, ...]
     """The first of them."""
     ratio: float
@@ -325,6 +326,13 @@ def check_line_counts(
             check_lines(lines, references, name=name)
 
 
+def _describe_loop(line: Sequence[str], reference: Sequence[str]) -> str:
+    """Describe a loop of words that the reference does not have; "" if there is none."""
+    flag = detect_repetition(*([f" {word}" for word in side] for side in (reference, line)))
+    kind, _, words = flag.partition(" (")
+    return words.removesuffix(")") if kind == "repetition" else ""  # too long is another error
+
+
 def _count_errors(
     lines: Sequence[str],
     references: Sequence[str],
@@ -340,9 +348,9 @@ def _count_errors(
     ratios = lengths[expected > 0] / expected[expected > 0]
     bins = np.searchsorted(_SHORT, ratios, side="right") + np.searchsorted(_LONG, ratios)
     repetitions = [
-        RepetitionExample(line=number, piece=" ".join(repeated), hypothesis=line)
+        RepetitionExample(line=number, piece=loop, hypothesis=line)
         for number, (line, pair) in enumerate(zip(lines, tokens, strict=True), start=1)
-        if (repeated := find_repetition(*pair))
+        if (loop := _describe_loop(*pair))
     ]
     copied_lines, copied_words = 0, Counter[str]()
     for source, (in_line, in_reference) in zip(sources or (), tokens, strict=sources is not None):

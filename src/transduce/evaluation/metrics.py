@@ -124,9 +124,22 @@ def bleu_metric(*, language: str = "", tokenize: str = "", lower_case: bool = Fa
 
 
 def ter_metric(*, language: str = "") -> TER:
-    """Create sacreBLEU's TER: over characters for Chinese and Japanese, else over words."""
+    """Create sacreBLEU's TER: over characters for scripts without spaces, else over words."""
+    if base_language(language) in _UNSPACED:
+        return _CharacterTER()
     characters = base_language(language) in _CHINESE | _JAPANESE
     return TER(normalized=characters, asian_support=characters)
+
+
+class _CharacterTER(TER):
+    """TER over characters; sacreBLEU splits Chinese and Japanese only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokenizer_signature = "char"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return " ".join(super()._preprocess_segment(sent))
 
 
 def bleu(
@@ -191,7 +204,7 @@ def ter(
     language: str = "",
     interval: bool = False,
 ) -> Score:
-    """Translation edit rate: edits per reference word (per character for Chinese and Japanese).
+    """Translation edit rate: edits per reference word, or character in scripts without spaces.
 
     Args:
         hypotheses: translations, a line each.

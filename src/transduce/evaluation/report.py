@@ -143,10 +143,10 @@ def translate_test_set(
                 f"the model translates into {', '.join(targets)}: name one with --language"
             )
     sources = with_tags(bundle, sources, language)
+    perplexity = "perplexity" in scoring.metrics  # first, as it refuses pairs that are too long
+    measured = (perplexity_score(bundle, sources, references),) if perplexity else ()
     idle = scores_only and set(scoring.metrics) == {"perplexity"}
     translations = () if idle else translate_with(bundle, sources, as_is=as_is)
-    perplexity = "perplexity" in scoring.metrics
-    measured = (perplexity_score(bundle, sources, references),) if perplexity else ()
     training = None if scores_only else _training_of(model, bundle)
     system = System(name, translation_texts(translations))
     decoding = "" if idle else describe_decoding(bundle.search, translations, as_is=as_is)

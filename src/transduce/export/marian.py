@@ -24,7 +24,7 @@ from torch import Tensor
 
 from transduce.bundle.bundle import CONFIG, WEIGHTS, Bundle
 from transduce.data.pair_tokenizer import SOURCE, TABLE, TARGET, PairTokenizer
-from transduce.data.tokenizer import EOS, TAG, UNK
+from transduce.data.tokenizer import EOS, UNK, marian_tag
 from transduce.export import marian_files
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not_ctranslate2
 from transduce.inference.engines.ct2_model import vocabulary
@@ -64,9 +64,8 @@ def write_huggingface(bundle: Bundle, folder: Path) -> None:
         (fresh / WEIGHTS).write_bytes(save(_weights(bundle), metadata={"format": "pt"}))
         for name, data in _sentencepiece_models(bundle).items():
             (fresh / name).write_bytes(data)
-        # MarianTokenizer looks up ">>de<<" at the start of a text.
         for tag, number in bundle.tokenizer.tags.items():
-            pieces[number] = TAG.sub(lambda match: f">>{match[1] or match[2]}<<", tag)
+            pieces[number] = marian_tag(tag)
         write_json(fresh / TABLE, {piece: number for number, piece in enumerate(pieces)})
         write_json(fresh / TOKENIZER_CONFIG, tokenizer_config(bundle, pieces[-1]))
 
@@ -143,8 +142,8 @@ def generation_config(bundle: Bundle) -> _Json:
 
 
 def _max_positions(bundle: Bundle) -> int:
-    """Length limit of the longest source's translation."""
-    return bundle.search.limit(bundle.search.max_source)
+    """Length limit of the longest source's translation, within the model's positions."""
+    return min(bundle.search.limit(bundle.search.max_source), bundle.weights.config.longest)
 
 
 def tokenizer_config(bundle: Bundle, pad: str) -> _Json:

@@ -118,7 +118,7 @@ def prove_marian_npz(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> 
     pair = isinstance(bundle.tokenizer, PairTokenizer)
     sample = list(samples(bundle, sentences))
     texts = [" ".join(pieces[id] for id in s.source[:-1]) if pair else s.text for s in sample]
-    factor = max((math.ceil(s.limit / len(s.source)) for s in sample), default=1)
+    factor = max([_FACTOR, *(math.ceil(len(s.target) / len(s.source)) for s in sample)])
     options = {"config": str((folder / DECODER).resolve()), "max_length_factor": factor}
     job = {"options": options, "sentences": texts}
     outputs = run_program(("-c", _PROGRAM), job, name="Marian", out=folder)

@@ -10,6 +10,7 @@ Batch and lengths are dynamic; positions are a table as long as the longest tran
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,7 @@ from transduce.export.proof import PiecePair, Proof, compare_pieces, missing_pac
 from transduce.export.tokenizer_json import tokenizer_json
 from transduce.inference.engines.ct2_model import unsupported_feature as why_not
 from transduce.inference.engines.ct2_model import vocabulary
+from transduce.inference.translator import fit_to_positions
 from transduce.io.atomic_folder import atomic_folder
 from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import sinusoids
@@ -59,6 +61,7 @@ def write_onnx(bundle: Bundle, folder: Path) -> None:
     if find_spec("onnx") is None:
         raise ValueError("onnx is not installed: pip install 'transduce[onnx]'")
     check_replaceable(folder, (CONFIG, GENERATION, TOKENIZER, TOKENIZER_CONFIG, FOLDER))
+    bundle = replace(bundle, search=fit_to_positions(bundle.search, longest=config.longest))
     names = vocabulary(bundle.tokenizer)
     tokenizer = tokenizer_json(bundle.tokenizer, names)
     state = bundle.weights.to_numpy().weights

@@ -29,7 +29,8 @@ from jaxtyping import Float
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
-from transduce.data.tokenizer import EOS, UNK
+from transduce.data.pair_tokenizer import PairTokenizer
+from transduce.data.tokenizer import EOS, UNK, Tokenizer, marian_tag
 from transduce.inference.engines.base import reference_engine
 from transduce.inference.engines.ct2_model import load_ctranslate2, vocabulary
 from transduce.search.config import Request
@@ -187,7 +188,8 @@ def prove_huggingface(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
         gap = 0.0
         pairs: list[PiecePair] = []
         for sample in samples(bundle, sentences):
-            source = torch.tensor([tokenize(sample.text)["input_ids"]])
+            text = _marian_text(sample.text, bundle.tokenizer)
+            source = torch.tensor([tokenize(text)["input_ids"]])
             output = model.generate(
                 input_ids=source,
                 attention_mask=torch.ones_like(source),
@@ -202,6 +204,14 @@ def prove_huggingface(bundle: Bundle, folder: Path, sentences: Sequence[str]) ->
                 logits = model(input_ids=source, decoder_input_ids=target_in).logits[0]
             gap = max(gap, sample.gap(logits.numpy()))
     return compare_pieces("huggingface", pairs, gap=gap)
+
+
+def _marian_text(text: str, tokenizer: Tokenizer) -> str:
+    """Spell the tag before a text as MarianTokenizer expects it, which keeps a space after it."""
+    tags, rest = tokenizer.split_tag(text)
+    if not isinstance(tokenizer, PairTokenizer):  # ours takes the space for a part of the tag
+        rest = rest.removeprefix(" ")
+    return "".join([*map(marian_tag, tokenizer.pieces(tags)), rest])
 
 
 def prove_ctranslate2(bundle: Bundle, folder: Path, sentences: Sequence[str]) -> Proof:

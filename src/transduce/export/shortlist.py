@@ -129,7 +129,7 @@ def learn_shortlist(
         for index in range(0, len(store), step)
     ]
     counts = _cooccurrences(bundle, training, on_progress)
-    frequent = _by_frequency(store, tokenizer)
+    frequent = _by_frequency([target for _, target in training], tokenizer)
     sizes = [32 << shift for shift in range(32) if 32 << shift < len(frequent)] or [len(frequent)]
     candidates = (_build(counts, frequent, always, pairs) for always in sizes)
     return min(candidates, key=lambda learned: learned.batch)
@@ -179,11 +179,10 @@ def _batches(pairs: Sequence[_IdPair]) -> Iterator[list[_IdPair]]:
         yield batch
 
 
-def _by_frequency(store: Store, tokenizer: Tokenizer) -> list[int]:
-    """All target pieces by frequency in the training pairs, descending."""
-    counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
-    for index in range(len(store)):
-        counts += np.bincount(store.target(index), minlength=tokenizer.vocab_size)
+def _by_frequency(targets: Sequence[Sequence[int]], tokenizer: Tokenizer) -> list[int]:
+    """All target pieces by frequency in these targets, descending."""
+    pieces = np.fromiter(chain.from_iterable(targets), np.int64)
+    counts = np.bincount(pieces, minlength=tokenizer.vocab_size)
     order = np.argsort(-counts, kind="stable").tolist()
     return [piece for piece in order if piece not in (EOS, UNK, tokenizer.pad)]
 

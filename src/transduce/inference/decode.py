@@ -19,7 +19,7 @@ from transduce.inference.glossary import (
     is_word_end,
     match_terms,
     missing_terms,
-    request_with_next_term,
+    place_next_term,
     term_constraints,
 )
 from transduce.inference.mbr import normalised_probabilities, select_mbr
@@ -417,28 +417,22 @@ class Searcher:
         searched = {request: request for request in pending}
         while pending:
             forced: dict[Request, Request] = {}
+            left: dict[Request, list[TermConstraint]] = {}
             for request, constraints in pending.items():
-                best = hypotheses[request][0]
-                pieces = self._tokenizer.target.pieces(best.ids)
-                if missing := missing_terms(best, constraints, pieces):
-                    placed = request_with_next_term(
-                        self.model, searched[request], best, missing, pieces
+                best, tokenizer = hypotheses[request][0], self._tokenizer.target
+                if missing := missing_terms(best, constraints, tokenizer):
+                    placed, placed_term = place_next_term(
+                        self.model, searched[request], best, missing, tokenizer
                     )
                     if len(placed.prefix) < self._max_length(request, options):
                         forced[request] = placed
+                        left[request] = [term for term in constraints if term != placed_term]
             if not forced:
                 break
             hypotheses.update(self._run(forced, options))
             searched |= forced
             searched |= self._close_words(hypotheses, forced, options)
-            pending = {
-                request: [
-                    term
-                    for term in pending[request]
-                    if placed.prefix[-len(term.target_ids) :] != term.target_ids
-                ]
-                for request, placed in forced.items()
-            }
+            pending = left
         return {request: last for request, last in searched.items() if last != request}
 
     def _close_words(
@@ -449,10 +443,9 @@ class Searcher:
     ) -> dict[Request, Request]:
         """Search again where a term starts a longer word; return what was searched instead."""
         closed: dict[Request, Request] = {}
+        decode = self._tokenizer.target.decode
         for request, placed in forced.items():
-            pieces = self._tokenizer.target.pieces(hypotheses[request][0].ids)
-            rest = pieces[len(placed.prefix) :]
-            if not is_word_end(rest):
+            if not is_word_end(decode(placed.prefix), decode(hypotheses[request][0].ids)):
                 piece = self._next_piece(placed, options)
                 if piece == Tokenizer.EOS:
                     hypotheses[request] = [self._finish(placed, options)]
@@ -470,8 +463,9 @@ class Searcher:
         ids = [piece.id for piece in self._scoring.next_pieces(request, _NEXT_PIECES)]
         if length < options.constraints.min_length:
             ids = [id for id in ids if id != Tokenizer.EOS]
-        pieces = self._tokenizer.target.pieces(ids)
-        candidates = (id for id, piece in zip(ids, pieces, strict=True) if is_word_end([piece]))
+        decode = self._tokenizer.target.decode
+        text = decode(request.prefix)
+        candidates = (id for id in ids if is_word_end(text, decode((*request.prefix, id))))
         return next(candidates, Tokenizer.EOS)
 
     def _finish(self, request: Request, options: DecodeOptions) -> Hypothesis:

@@ -2,12 +2,13 @@
 
 A term matches where its source occurs as whole words (`data.segmentation`), case-sensitively; the
 first word of a sentence may be capitalised. Of overlapping terms the longest wins, then the first.
-Each match is required of the search once per sentence, as a sequence of pieces. Such a sequence
-need not end at a word boundary ("Hunde" contains "Hund"), so the report compares words.
+Each match is required once per sentence. A translation has a term where its words occur, however
+they are cut into pieces: after a quotation mark or an elision ("l'eau") the pieces are others.
 
 A term that is missing from a translation goes to the target word that attends most to the term's
 source side: everything before it is kept as a prefix, the term is appended, and decoding continues
-from there. Terms are placed from left to right, one per round. (Lexically constrained search, which
+from there. In scripts without spaces between words it goes to a piece, and is joined to the text
+before it. Terms are placed from left to right, one per round. (Lexically constrained search, which
 only has to produce a phrase somewhere, tends to append it at the end.)
 """
 
@@ -20,7 +21,8 @@ from typing import NamedTuple
 
 from transduce.data.corpus import tidy
 from transduce.data.pair_files import names_languages, pair_reader
-from transduce.data.segmentation import word_spans, words
+from transduce.data.protection import PLACEHOLDERS
+from transduce.data.segmentation import has_unspaced_script, word_spans, words
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
 from transduce.inference.alignment import combined_attention, group_pieces
 from transduce.io.streams import read_lines
@@ -96,7 +98,7 @@ def match_terms(sentence: str, terms: tuple[Term, ...]) -> tuple[Term, ...]:
     """
     if not terms:  # without a glossary, do not split into words
         return ()
-    index, longest = _index(terms)
+    index, longest = _index_of(_SameObject(terms))
     sentence_words = words(tidy(sentence))
     matches: list[tuple[int, int, Term]] = []
     for start in range(len(sentence_words)):
@@ -234,9 +236,30 @@ def _occurrences(phrase: Sequence[str], sentence: Sequence[str], *, inflected: b
     return count
 
 
+_Index = tuple[dict[tuple[str, ...], Term], int]
+"""Each term by the words of its source, and the length of the longest, in words."""
+
+
+class _SameObject:
+    """A key that only equals one of the same terms object: hashing many terms takes long."""
+
+    def __init__(self, terms: tuple[Term, ...]) -> None:
+        self.terms = terms
+
+    def __hash__(self) -> int:
+        return id(self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SameObject) and self.terms is other.terms
+
+
 @lru_cache(maxsize=4)
-def _index(terms: tuple[Term, ...]) -> tuple[dict[tuple[str, ...], Term], int]:
-    """Each term by the words of its source, and the length of the longest, in words."""
+def _index_of(key: _SameObject) -> _Index:
+    return _index(key.terms)
+
+
+@lru_cache(maxsize=4)
+def _index(terms: tuple[Term, ...]) -> _Index:
     index = {tuple(words(tidy(term.source))): term for term in terms}
     return index, max(map(len, index), default=0)
 
@@ -309,29 +332,44 @@ def term_constraints(
 
 
 def missing_terms(
-    hypothesis: Hypothesis, terms: Sequence[TermConstraint], pieces: Sequence[str]
+    hypothesis: Hypothesis, terms: Sequence[TermConstraint], tokenizer: Tokenizer
 ) -> list[TermConstraint]:
-    """Return the terms that a translation of these pieces does not contain as whole words."""
-    return [term for term in terms if not _contains(hypothesis.ids, term.target_ids, pieces)]
+    """Return the terms that a translation does not contain as whole words.
+
+    Args:
+        hypothesis: the translation.
+        terms: those that it must contain.
+        tokenizer: of the target side.
+    """
+    text = words(tokenizer.decode(hypothesis.ids))
+    targets = [words(tokenizer.decode(term.target_ids)) for term in terms]
+    both = zip(terms, targets, strict=True)
+    return [term for term, target in both if not _occurrences(target, text, inflected=False)]
 
 
-def request_with_next_term(
+def place_next_term(
     model: TransformerWeights,
     request: Request,
     hypothesis: Hypothesis,
     terms: Sequence[TermConstraint],
-    pieces: Sequence[str],
-) -> Request:
-    """Return the request whose prefix ends in the leftmost missing term.
+    tokenizer: Tokenizer,
+) -> tuple[Request, TermConstraint]:
+    """Return the request whose prefix ends in the leftmost missing term, and that term.
 
     Args:
         model: its attention decides where a term goes.
         request: the request that led to `hypothesis`; its prefix is only ever extended.
+        hypothesis: the translation that lacks terms.
         terms: its missing terms, at least one.
+        tokenizer: of the target side.
     """
-    source = (*request.source, EOS)
-    attention = combined_attention(cross_attention(model, source, hypothesis.ids))
+    ids, source = hypothesis.ids, (*request.source, EOS)
+    attention = combined_attention(cross_attention(model, source, ids))
+    text, pieces = tokenizer.decode(ids), tokenizer.pieces(ids)
     starts = [word[0] for word in group_pieces(pieces)]
+    if unspaced := has_unspaced_script(text):
+        ends = (i for i in range(len(ids)) if is_word_end(tokenizer.decode(ids[:i]), text))
+        starts = [i for i in ends if ids[i] != EOS]
     starts = [start for start in starts if start >= len(request.prefix)] or [len(request.prefix)]
 
     def best_start(term: TermConstraint) -> int:
@@ -341,12 +379,20 @@ def request_with_next_term(
         return max(starts, key=lambda start: float(share[start : start + 1].sum()))
 
     start, term = min(((best_start(term), term) for term in terms), key=lambda placed: placed[0])
-    return request._replace(prefix=(*hypothesis.ids[:start], *term.target_ids))
+    before, target = ids[:start], term.target_ids
+    if unspaced and before and not (*pieces, "")[start].startswith("▁"):
+        target = _joined(before, target, tokenizer)
+    return request._replace(prefix=(*before, *target)), term
 
 
-def is_word_end(following: Sequence[str]) -> bool:
-    """Return whether a word ends before these pieces: a space, EOS or punctuation follows."""
-    return not following or following[0] == "</s>" or not following[0][0].isalnum()
+def is_word_end(text: str, longer: str) -> bool:
+    """Return whether a text ends with a whole word where `longer`, which begins with it, goes on.
+
+    >>> is_word_end("ein Hund", "ein Hund."), is_word_end("ein Hund", "ein Hunde")
+    (True, False)
+    """
+    known = words(text)
+    return words(longer)[: len(known)] == known
 
 
 def piece_spans(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
@@ -374,9 +420,15 @@ def piece_spans(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
     return result
 
 
-def _contains(ids: Sequence[int], phrase: Sequence[int], pieces: Sequence[str]) -> bool:
-    size = len(phrase)
-    return any(
-        tuple(ids[start : start + size]) == tuple(phrase) and is_word_end(pieces[start + size :])
-        for start in range(len(ids) - size + 1)
-    )
+def _joined(
+    before: Sequence[int], target_ids: tuple[int, ...], tokenizer: Tokenizer
+) -> tuple[int, ...]:
+    """Return the ids of a target without a space before it, unless two words would become one."""
+    text, target = tokenizer.decode(before), tokenizer.decode(target_ids)
+    # A character that no text has takes the place at the beginning of the line, and is cut off.
+    first = PLACEHOLDERS[0]
+    joined = tuple(tokenizer.encode(f"{first}{target}")[len(tokenizer.encode(first)) :])
+    line = f"{text}{target}"
+    if is_word_end(text, line) and tokenizer.decode((*before, *joined)) == line:
+        return joined
+    return target_ids

@@ -13,7 +13,7 @@ import regex
 
 from transduce.data.corpus import tidy
 from transduce.data.protection import protection_of
-from transduce.data.tokenizer import Tokenizer
+from transduce.data.tokenizer import Tokenizer, without_tag
 from transduce.inference.glossary import Term, match_terms
 
 _MIN_RATIO: Final = 1.2
@@ -64,7 +64,7 @@ def recase(text: str, tokenizer: Tokenizer, *, terms: tuple[Term, ...] = ()) -> 
         text: a source sentence. Addresses, identifiers, tags and `terms` in it keep their case.
     """
     text = tidy(text)
-    blocks = text.split()
+    blocks = without_tag(text).split()
     if len(text) > _MAX_LENGTH or 2 * sum(map(str.isupper, text)) < len(blocks):  # most sentences
         return Recasing(text)
     capitals = sum(block.lstrip(_OPENING)[:1].isupper() for block in blocks)

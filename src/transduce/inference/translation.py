@@ -62,7 +62,7 @@ class TargetScore:
     source: str
     target: str
     pieces: tuple[str, ...]
-    """The target's pieces and "</s>"."""
+    """The target's pieces and "</s>"; text that the model protects is one."""
     log_probs: tuple[float, ...]
     """Log-probability of each piece, given the source and the pieces before it."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from transduce.bundle.bundle import Bundle, check_same_vocabulary
 from transduce.bundle.calibration import Confidence
-from transduce.data.corpus import tidy
+from transduce.data.corpus import Pair, tidy
 from transduce.data.languages import LanguagePair, same_language
 from transduce.data.protection import MaskedText, protection_of
 from transduce.data.tokenizer import EOS_PIECE, Tokenizer
@@ -90,7 +90,7 @@ class Translator:
             search: default settings; `max_source` must fit the model's positions.
             confidence: the model's calibration; None if it has none.
             engine_description: for people: which engine runs, and why; "" if there was no choice.
-            directions: of a model that has several, by target tag.
+            directions: of the model, as far as they are known; several by target tag.
             fallback: returns a last engine, for what the others do not support.
         """
         self._searcher = Searcher(engines, tokenizer, model=model, fallback=fallback)
@@ -160,7 +160,7 @@ class Translator:
             check_same_vocabulary(bundle, member, names=(path, other))
             models.append(member.model)
         translator = cls.from_parts(
-            models, bundle.tokenizer, search=bundle.search, directions=bundle.directions
+            models, bundle.tokenizer, search=bundle.search, directions=known_directions(bundle)
         )
         translator.engine_description = f"engine: torch (ensemble of {len(models)} models)"
         return translator
@@ -191,7 +191,7 @@ class Translator:
             search=fit_to_positions(bundle.search, longest=bundle.weights.config.longest),
             confidence=bundle.confidence,
             engine_description=selection.description,
-            directions=bundle.directions,
+            directions=known_directions(bundle),
             fallback=selection.fallback,
         )
 
@@ -499,6 +499,8 @@ class Translator:
     ) -> list[TargetScore]:
         """Compute the log-probability of given translations.
 
+        Text that the model protects, and both sides have, is one piece, as in training.
+
         Args:
             sources: one sentence each.
             targets: the translation of each; a blank one is only EOS.
@@ -513,16 +515,19 @@ class Translator:
                 f"there are {len(sources)} source lines but {len(targets)} targets: line n must "
                 f"translate line n"
             )
-        source_ids = self._tokenizer.encode_all([self.tagged(tidy(text)) for text in sources])
-        target_ids = self._tokenizer.target.encode_all([tidy(text) for text in targets])
-        pairs = list(zip(source_ids, target_ids, strict=True))
+        tokenizer, sides = self._tokenizer, zip(sources, targets, strict=True)
+        pairs = [Pair(self.tagged(tidy(source)), tidy(target)) for source, target in sides]
+        masked = [tokenizer.protection.mask_pair(pair, every=True) for pair in pairs]
+        source_ids = tokenizer.encode_all([pair.source for pair in masked])
+        target_ids = tokenizer.target.encode_all([pair.target for pair in masked])
+        id_pairs = list(zip(source_ids, target_ids, strict=True))
         engine = self._searcher.scoring_engine("a score")
-        check_sides(pairs, longest=engine.longest, first_line=first_line)
-        chunks = (pairs[start : start + CHUNK] for start in range(0, len(pairs), CHUNK))
+        check_sides(id_pairs, longest=engine.longest, first_line=first_line)
+        chunks = (id_pairs[start : start + CHUNK] for start in range(0, len(id_pairs), CHUNK))
         scores = [score for chunk in chunks for score in engine.score(chunk)]
-        pieces = [
-            tuple(self._tokenizer.target.pieces([*ids, self._tokenizer.EOS])) for ids in target_ids
-        ]
+        spelled = (tokenizer.target.pieces([*ids, tokenizer.EOS]) for ids in target_ids)
+        masks = (tokenizer.protection.mask(pair.source) for pair in pairs)
+        pieces = [tuple(map(mask.restore, row)) for mask, row in zip(masks, spelled, strict=True)]
         return [
             TargetScore(source=source, target=target, pieces=pieces, log_probs=log_probs)
             for source, target, pieces, log_probs in zip(
@@ -716,7 +721,7 @@ def add_target_tag(
 def find_target_tag(
     tokenizer: Tokenizer, directions: Sequence[LanguagePair], target: str, *, source: str = ""
 ) -> str:
-    """Return the reserved piece that names a target language.
+    """Return the reserved piece that names a target language; "" for a model without tags.
 
     Args:
         tokenizer: of a model.
@@ -729,13 +734,25 @@ def find_target_tag(
     """
     tag = tokenizer.find_tag(target)
     sources, targets = {pair.source for pair in directions}, {pair.target for pair in directions}
+    if not tokenizer.tags and not directions:
+        raise ValueError(
+            f"the model does not translate into {target!r} on request: it has one direction, so "
+            f"leave out the target language (--to)"
+        )
     for side, code, known in (("from", source, sources), ("into", target, targets)):
         if code and not (any(same_language(code, other) for other in known) if known else tag):
             listed = f", only {side} {', '.join(sorted(known))}" if known else ""
             raise ValueError(f"the model does not translate {side} {code!r}{listed}")
-    if not tag:
+    if not tag and tokenizer.tags:
         raise ValueError(f"the vocabulary has no tag for the target language {target!r}")
     return tag
+
+
+def known_directions(bundle: Bundle) -> tuple[LanguagePair, ...]:
+    """Return the directions of a bundle: several, or the only one if its languages are known."""
+    if bundle.tokenizer.tags or bundle.languages.missing:
+        return bundle.directions
+    return bundle.directions or (LanguagePair(*bundle.languages.codes),)
 
 
 def _reload_to(reload: Callable[[], Translator], target: str) -> Translator:

@@ -86,6 +86,10 @@ class Match:
     in_context: bool = False
     """Whether the sentence before it is the same too."""
 
+    def replace(self, text: str) -> str:
+        """Return the stored target with the white space around `text`."""
+        return text.replace(text.strip(), self.entry.target)
+
 
 class TranslationMemory:
     """A store of translations; may be used by several threads and processes.

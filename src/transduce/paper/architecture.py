@@ -112,7 +112,8 @@ def take_apart(model: Transformer) -> Anatomy:
         embedding=Part(
             kind="embedding",
             name="Embedding",
-            shape=f"{pieces:,} × {width} · times √{width}",
+            shape=f"{pieces:,} × {width}"
+            + (f" · times √{width}" if config.scale == "embedding" else ""),
             parameters=pieces * width,
         ),
         positions=_part(model.positions),

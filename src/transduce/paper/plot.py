@@ -51,8 +51,9 @@ class LineStyle(TypedDict):
 
 
 def line_style(number: int, ink: Ink) -> LineStyle:
-    """Return the style of line `number` (from 0): colour and marker both differ."""
-    return LineStyle(color=ink.lines[number], marker=MARKERS[number])
+    """Return the style of line `number` (from 0): the colours repeat with other markers."""
+    turn, colour = divmod(number, len(ink.lines))
+    return LineStyle(color=ink.lines[colour], marker=MARKERS[(number + turn) % len(MARKERS)])
 
 
 def log_axis(axes: "Axes", ticks: Sequence[int]) -> None:

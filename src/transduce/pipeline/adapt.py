@@ -4,6 +4,7 @@ A run's folder that was adapted also has:
 
     adaptation/original/    the bundle before the first adaptation; each one starts from it
     adaptation/previous/    the bundle before the last one, for `roll_back`
+    adaptation/replaced/    the model that `roll_back` is about to exchange with that
     adaptation/corpus/      the pairs of the last one: corrections, and earlier pairs as rehearsal
     adaptation/run/         its fine-tuning
     adaptation/report.json  what was compared, and the decision
@@ -42,7 +43,7 @@ from transduce.train.events import EventHandler, LogMessage
 FEWEST: Final = 50
 """Corrections that an adaptation needs."""
 
-_FOLDER, _MODEL = "adaptation", "model"
+_FOLDER, _MODEL, _REPLACED = "adaptation", "model", "replaced"
 _EPOCHS = 10
 _HELD_OUT, _VALIDATION, _PARTS = 2, 1, 10  # tenths of the corrections
 
@@ -160,6 +161,7 @@ def adapt(
         write_text(folder / "report.json", f"{json.dumps(asdict(report), indent=2)}\n")
         if not report.refused:
             _copy(model / _MODEL, folder / "previous")
+            _remove(folder / _REPLACED)  # of a killed roll-back, which is not finished any more
             _copy(folder / "run" / _MODEL, model / _MODEL)
     return report
 
@@ -171,14 +173,18 @@ def roll_back(model: Path) -> None:
         ValueError: if it was never adapted.
     """
     folder = model / _FOLDER
-    previous = folder / "previous"
-    if not recover_interrupted(previous):
-        raise ValueError(f"{model} has no earlier model: no adaptation has replaced it")
+    previous, replaced = folder / "previous", folder / _REPLACED
     with exclusive_lock(folder):
-        _copy(model / _MODEL, folder / "replaced")
-        _copy(previous, model / _MODEL)
-        _copy(folder / "replaced", previous)
-        shutil.rmtree(folder / "replaced")
+        recover_interrupted(model / _MODEL)
+        has_previous = recover_interrupted(previous)
+        if not (replaced / MANIFEST).is_file():  # else a killed call left it, and is finished
+            if not has_previous:
+                raise ValueError(f"{model} has no earlier model: no adaptation has replaced it")
+            _copy(model / _MODEL, replaced)
+        if (previous / MANIFEST).is_file():  # else it is the model already
+            _copy(previous, model / _MODEL)
+        _remove(previous)
+        replaced.rename(previous)
 
 
 def split_corrections(entries: Iterable[Entry], *, languages: tuple[str, str]) -> CorrectionSplit:
@@ -282,6 +288,12 @@ def _refusal(held_out: BleuChange, kept: BleuChange, *, max_loss: float) -> str:
             f"allowed (--max-loss)"
         )
     return ""
+
+
+def _remove(bundle: Path) -> None:
+    """Delete a bundle, its manifest first: what is left of it when killed is no bundle."""
+    (bundle / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(bundle, ignore_errors=True)
 
 
 def _copy(bundle: Path, folder: Path) -> None:

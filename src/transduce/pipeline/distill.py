@@ -22,6 +22,7 @@ Source:
 
 import json
 import shutil
+import tomllib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,6 +59,7 @@ ORIGINAL, FOLDER = "original", "distilled"
 _MADE = "made.json"
 _TARGETS = "distilled.txt"  # the translations, until the distilled corpus is written
 _SHARDS = ".distilled.shards"  # those of workers
+_DRAW = ("held_out", "max_ratio", "duplicates")  # of data: decide which pairs are held out
 
 
 def distill(
@@ -125,6 +127,11 @@ class _Distillation(NamedTuple):
         teacher = self.teachers[0].bundle
         original, tokenizer = _with_vocabulary(recipe, teacher), teacher.tokenizer
         corpus = prepare_run(original, out / ORIGINAL, vocabulary=tokenizer, on_event=on_event)
+        for model in self.teachers:
+            if _has_trained_on_held_out(model.bundle, corpus, original):
+                text = f"WARNING: {model.name} was trained on most of the pairs held out here, and "
+                remedy = "scores too high: name others by --validation or --test"
+                on_event(LogMessage(text + remedy))
         self._translate(corpus, original)
         student = _of_the_student(original, out, test=bool(corpus.test))
         if not resume:
@@ -255,17 +262,39 @@ class _Distillation(NamedTuple):
         file.unlink()
 
 
+def with_languages(recipe: Recipe, teacher: Bundle) -> Recipe:
+    """Return the recipe with the teacher's language on each side that has none."""
+    known = {
+        name: getattr(teacher.languages, name)
+        for side in recipe.languages.missing
+        for name in (side, f"{side}_name")
+    }
+    return replace(recipe, languages=replace(recipe.languages, **known))
+
+
 def _with_vocabulary(recipe: Recipe, bundle: Bundle) -> Recipe:
     """Return the recipe with the teacher's vocabulary and languages."""
     adapted = replace(
-        recipe,
-        languages=bundle.languages if recipe.languages == Languages() else recipe.languages,
+        with_languages(recipe, bundle),
         tokenizer=tokenizer_settings(bundle.tokenizer),
         model=replace(recipe.model, vocab_size=bundle.tokenizer.vocab_size),
     )
     for conflict in conflicts(adapted):
         raise ValueError(conflict)
     return adapted
+
+
+def _has_trained_on_held_out(teacher: Bundle, corpus: Prepared, recipe: Recipe) -> bool:
+    """Whether a teacher is scored on pairs of its own corpus, but held out others or none."""
+    provenance = teacher.provenance
+    shared = {*provenance.data_sha256.values()} & {*corpus.data_sha256.values()}
+    if recipe.data.validation or corpus.test or not shared:
+        return False
+    trained = tomllib.loads(provenance.recipe).get("data", {})
+    changed = {key for key in _DRAW if trained.get(key) != getattr(recipe.data, key)}
+    if len(shared) < len(corpus.data_sha256) or len(trained["train"]) != len(recipe.data.train):
+        changed.add("train")
+    return bool(trained.get("validation") or changed)
 
 
 def _of_the_student(recipe: Recipe, out: Path, *, test: bool) -> Recipe:

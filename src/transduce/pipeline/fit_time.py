@@ -14,7 +14,7 @@ from transduce.pipeline.length_penalty import MAX_SEARCHED
 from transduce.pipeline.selection import RunEvaluator
 from transduce.train.config import parse_duration
 from transduce.train.events import describe_duration
-from transduce.train.time_plan import TimePlan
+from transduce.train.time_plan import TimePlan, fitting_updates
 
 _FEWEST_UPDATES: Final = 10
 _SAMPLE: Final = 100  # validation pairs translated for the measurement
@@ -69,20 +69,30 @@ def fit_time(
         ValueError: if the time is too short to validate once.
     """
     seconds_left = parse_duration(recipe.train.time) - elapsed - durations.final
-    affordable = int(_VALIDATION_SHARE * seconds_left / max(durations.validation, 1e-9))
+    update, validation = durations.update, durations.validation
+    affordable = int(_VALIDATION_SHARE * seconds_left / max(validation, 1e-9))
     validations = max(1, min(VALIDATIONS, affordable))
-    updates = int((seconds_left - validations * durations.validation) / durations.update)
+    updates = int((seconds_left - validations * validation) / update)
+    every = recipe.train.validate_every if "train.validate_every" in plan.by_hand else 0
+    if every:
+        updates = fitting_updates(
+            seconds_left, update=update, validation=validation, validate_every=every
+        )
     if updates < _FEWEST_UPDATES:
-        fixed = elapsed + durations.validation + durations.final
-        minimum = _MARGIN * (fixed + _FEWEST_UPDATES * durations.update)
+        fixed, more = elapsed + validation + durations.final, _FEWEST_UPDATES * update
+        more += (_FEWEST_UPDATES - 1) // every * validation if every else 0.0
         raise ValueError(
             f"train.time {recipe.train.time} is too short: preparing, one validation and the final "
-            f"evaluation take about {describe_duration(fixed)}; allow {math.ceil(minimum)}s or more"
+            f"evaluation take about {describe_duration(fixed)}; allow "
+            f"{math.ceil(_MARGIN * (fixed + more))}s or more"
         )
-    share = durations.final / max(durations.validation, 1e-9)
-    return plan.fit(recipe, updates, validations=validations), TimePlan(
-        updates=updates, validation_seconds=durations.validation, final_share=share
+    time_plan = TimePlan(
+        updates=updates,
+        validation_seconds=validation,
+        final_share=durations.final / max(validation, 1e-9),
+        fixed_interval=every > 0,
     )
+    return plan.fit(recipe, updates, validations=validations), time_plan
 
 
 def describe_plan(recipe: Recipe, plan: TimePlan) -> str:

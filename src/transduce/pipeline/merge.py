@@ -16,7 +16,7 @@ from jaxtyping import Int8, Int64
 from transduce.cluster.formats import optional_module
 from transduce.config import Recipe
 from transduce.corpus_check.fingerprint import fold
-from transduce.corpus_check.inspection import FindingKind, inspect_corpus
+from transduce.corpus_check.inspection import EXCHANGE, FindingKind, inspect_corpus
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs
 from transduce.data.pair_files import find_sides
 from transduce.io.atomic_folder import atomic_folder, check_new_folder, sha256
@@ -101,8 +101,8 @@ def merge_corpus(
         near: drop pairs whose similarity to an earlier one is about this or more; None keeps them.
 
     Raises:
-        ValueError: if a file cannot be read, the folder is not empty, both languages are equal,
-            there are too few pairs, or the package for near duplicates is missing.
+        ValueError: if a file cannot be read, the folder is not empty, both languages are equal
+            or swapped, there are too few pairs, or the package for near duplicates is missing.
     """
     check_new_folder(folder)
     codes = recipe.languages.codes
@@ -111,7 +111,12 @@ def merge_corpus(
     unique = None if near is None else near_filter(near)
     counts = [CleaningCounts() for _ in sources]
     documents = _documents(recipe, sources, counts)
-    prints, marks = inspect_corpus(recipe, lambda: _all_pairs(recipe, sources))[1:]
+    report, prints, marks = inspect_corpus(recipe, lambda: _all_pairs(recipe, sources))
+    if any(f.kind == "language" and f.advice.endswith(EXCHANGE) for f in report.findings):
+        raise ValueError(
+            f"the languages of {'-'.join(codes)} are swapped: {EXCHANGE}, or --source-lang and "
+            f"--target-lang"
+        )
     reason = np.zeros(len(documents), dtype=np.int8)  # an index of _REASONS
     for number, kind in reversed(list(enumerate(_DROPPED, start=1))):  # the first overwrites
         reason[marks[kind]] = number
@@ -129,6 +134,11 @@ def merge_corpus(
     for held, side in product((2, 1), sides):
         leaked = np.isin(side, side[(part == held) & (reason == 0)]) & (part < held)
         reason[leaked & (reason == 0)] = _LEAKED
+    if reason[part == 0].all():
+        raise ValueError(
+            f"no training pair is left of {len(reason):,}: add sources, or exclude or hold out "
+            f"less (--exclude, --validation, --test)"
+        )
     bounds = pairwise(accumulate((count.kept for count in counts), initial=0))
     merged = [
         _counted(source, count, part=part[slice(*rows)], reason=reason[slice(*rows)])

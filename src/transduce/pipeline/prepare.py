@@ -44,7 +44,7 @@ from transduce.pipeline.prepared import (
     open_prepared,
     read_facts,
 )
-from transduce.pipeline.survey import Survey, corpus_sha256, survey_corpus
+from transduce.pipeline.survey import CORPUS_SEED, Survey, corpus_sha256, survey_corpus
 from transduce.pipeline.training_pairs import TrainingPairs
 from transduce.train.events import EventHandler, LogMessage
 
@@ -116,7 +116,7 @@ def _vocabulary_text(survey: Survey, characters: tuple[set[str], set[str]]) -> I
     for line, pair in survey.vocabulary_sample():
         text = protection.mask_pair(pair)
         if recipe.augment.active:
-            text = vary(text, recipe.augment, Random(f"{recipe.train.seed}/{line}"))
+            text = vary(text, recipe.augment, Random(f"{CORPUS_SEED}/{line}"))
         for side, letters in zip(text, characters, strict=True):
             letters.update(side)
         yield text
@@ -202,7 +202,7 @@ def _facts(
     mixture = corpus_mixture(
         recipe.data, store, directions=directions, also_lines=survey.also_lines
     )
-    sampler = Sampler(store.lengths, config=recipe.batch, seed=recipe.train.seed, mixture=mixture)
+    sampler = Sampler(store.lengths, config=recipe.batch, seed=CORPUS_SEED, mixture=mixture)
     dropped = {**survey.cleaning.dropped, "over-long": store.metadata.over_long}
     return PreparationRecord(
         files=dict(survey.data_sha256),

@@ -88,8 +88,8 @@ class ShardedCorpus(TrainingPairs):
             for section in _SECTIONS
             for name, value in asdict(getattr(recipe, section)).items()
         }
-        settings |= {"train.seed": str(recipe.train.seed), "version of transduce": VERSION}
-        settings |= {"shard-lines": str(config.shard_rows), **corpus_sha256(recipe)}
+        settings |= {"shard-lines": str(config.shard_rows), "version of transduce": VERSION}
+        settings |= corpus_sha256(recipe)
         manifest = Manifest(settings=settings)
         check_manifest(self._folder / "cleaned", str(out), manifest, option="--out")
         self._starts, self._shards = _split(recipe, config.shard_rows)

@@ -9,6 +9,7 @@ stopped anywhere can be resumed:
     checkpoints/       the last few, to resume from and to average
     micro_tokens.json  the measured micro-batch size of batch.micro_tokens = "auto"
     metrics.jsonl      loss, speed and validations, a line each
+    wandb-id.txt       of train.log_to = "wandb": the run there
     report.html        curves, translations and attention, rewritten at each validation
     best/              the bundle with the lowest validation loss
     results.json       scores with their signatures, and hypotheses.* with the text they are of
@@ -31,6 +32,7 @@ from transduce.config import Recipe, load_recipe, to_toml
 from transduce.data.config import MICRO_TOKENS
 from transduce.data.loader import Loader
 from transduce.data.sampler import Sampler
+from transduce.evaluation.metrics import bleu_metric
 from transduce.evaluation.scoring import RunResult
 from transduce.io.atomic_folder import recover_interrupted
 from transduce.io.lock import exclusive_lock
@@ -191,6 +193,7 @@ def _prepare(
     # Now: a wrong name must not wait until the corpus is read.
     process.find_device(recipe.train.device)
     check_trackers(recipe.train.log_to)
+    bleu_metric(language=recipe.languages.target, tokenize=recipe.score.bleu_tokenize)
     prepared = prepare_run(recipe, out, resume=resume, start=start, plan=plan, on_event=on_event)
     check_positions(recipe, prepared)
     check_until(recipe, prepared)
@@ -270,7 +273,9 @@ class _Run(NamedTuple):
 
         self.process.on_rank_zero(measure)
         run = self._replace(recipe=load_recipe(file))
-        return run, plans[0] if plans else TimePlan(updates=run.recipe.train.updates)
+        fixed = "train.validate_every" in plan.by_hand
+        others = TimePlan(updates=run.recipe.train.updates, fixed_interval=fixed)
+        return run, plans[0] if plans else others
 
     def train(
         self, model: Transformer, *, time_plan: TimePlan | None, started: float

@@ -29,7 +29,7 @@ _MACHINE = frozenset(
 )
 """Settings of the machine, not of what is learned: a resumed run may change them."""
 
-_CORPUS = ("languages.", "data.", "tokenizer.", "augment.", "train.seed")
+_CORPUS = ("languages.", "data.", "tokenizer.", "augment.")
 """Settings that preparing depends on."""
 
 
@@ -77,8 +77,11 @@ def _other_setting(first: Recipe, second: Recipe, out: Path) -> str:
     """A setting that a run cannot change when it is resumed; empty if there is none."""
     free = set(_MACHINE)
     if not (out / "model").exists():
-        free |= {"train.updates"} if second.train.updates > first.train.updates else set()
-        free |= {"train.time"} if first.train.time and second.train.time else set()
+        if not first.train.time and second.train.updates > first.train.updates:
+            free.add("train.updates")
+        # Not before a checkpoint: R-Drop and warm-up of the first plan would stay.
+        if first.train.time and second.train.time and list_checkpoints(out / "checkpoints"):
+            free.add("train.time")
     return next((key for key in differences(first, second) if key not in free), "")
 
 

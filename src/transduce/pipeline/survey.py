@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Integer
@@ -18,12 +18,16 @@ from transduce.corpus_check.check import probe_vocabulary
 from transduce.corpus_check.fingerprint import CorpusProfile, fold
 from transduce.corpus_check.inspection import EXCHANGE, DataSplit, inspect_corpus
 from transduce.data.config import Languages
-from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, hold_out, read_pairs
+from transduce.data.corpus import HEADER, CleaningCounts, NumberedPair, Pair, hold_out, read_pairs
 from transduce.data.tokenizer import Tokenizer, without_tag
 from transduce.io.atomic_folder import sha256
 from transduce.pipeline.prepared import PreparedDirection, corpus_passes
 from transduce.pipeline.training_pairs import TrainingPairs, corpus_files
 from transduce.train.events import EventHandler, LogMessage
+
+CORPUS_SEED: Final = 1
+"""Of every draw in preparing: runs of any `train.seed` have the same held-out pairs and vocabulary,
+and so can be compared and form an ensemble."""
 
 _SAMPLE_PAIRS = 500_000  # that a vocabulary is trained on; more would hardly change it
 
@@ -98,8 +102,8 @@ class Survey(NamedTuple):
             return self._balanced_sample(min(1.0, share))
         if share >= 1.0:
             return map(_bare_pair, self.training())
-        # Excluded lines draw too: the sample depends on the seed and the lines alone.
-        chance, excluded = Random(self.recipe.train.seed).random, self.excluded
+        # Excluded lines draw too: the sample depends on the lines alone.
+        chance, excluded = Random(CORPUS_SEED).random, self.excluded
         sample = self.corpus.read(lambda i: chance() < share and i not in excluded)
         return map(_bare_pair, sample)
 
@@ -107,7 +111,7 @@ class Survey(NamedTuple):
         firsts, passes = corpus_passes(
             self.recipe.data, directions=self.directions, also_lines=self.also_lines
         )
-        chance = Random(self.recipe.train.seed).random
+        chance = Random(CORPUS_SEED).random
         for line, pair in self.training():
             expected = share * passes[bisect_right(firsts, line) - 1]
             for _ in range(int(expected) + (chance() < expected % 1)):
@@ -225,7 +229,7 @@ def survey_corpus(recipe: Recipe, corpus: TrainingPairs, progress: Callable[[int
             rows[candidates].data,
             sources=np.asarray(reading.sources)[candidates].data,
             count=data.held_out,
-            seed=recipe.train.seed,
+            seed=CORPUS_SEED,
         )
         held_pairs = list(corpus.read(held_out.__contains__))
         validation = tuple(pair for _, pair in held_pairs)
@@ -327,7 +331,8 @@ def _read(
         pairs += (
             part.tagged(Pair(*(side.replace("\n", " ") for side in pair)))
             for _, pair in texts
-            if any(pair) or len(files) == 2  # of pair files an empty line is no pair
+            # Of pair files an empty line is no pair.
+            if any(pair) or (len(files) == 2 and pair is not HEADER)
         )
         sizes.append(len(pairs) - before)
     return sizes, tuple(pairs)

@@ -113,9 +113,12 @@ def augment(
             write=write,
             on_event=on_event,
         )
-        with partial_file(out).open("rb") as written:
+        partial_output = partial_file(out.resolve())
+        with partial_output.open("rb") as written:
             kept = sum(1 for _ in written)
         if not kept:
+            # Else a milder filter would be refused as another setting.
+            partial_output.with_suffix(".progress").unlink(missing_ok=True)
             raise ValueError(f"{text}: no pair to keep of {output.done:,} lines{_listed(left_out)}")
     return f"{kept:,} pairs of {output.done:,} lines{_listed(left_out)}"
 
@@ -237,7 +240,7 @@ def _fault(
     if fault := pair_fault(*texts, max_ratio=config.max_ratio):
         return fault if "ratio" in fault else "empty"
     if translation.flag and not translation.mended:
-        return translation.flag
+        return translation.flag.partition(" (")[0]  # without the words that are repeated
     if texts[0] == texts[1]:
         return "copied"
     log_probs = translation.log_probs

@@ -108,27 +108,30 @@ class ClientLimits:
         action = f"Visit {link}" if link else "Please contact the server operator"
         raise HTTPError(missing_status, f"{action} to get an API key")
 
-    def check_quota(self, key: APIKey, characters: int, *, path: str) -> None:
-        """Check that a key's daily quota suffices.
+    def charge(self, key: APIKey, characters: int, *, path: str) -> None:
+        """Count the characters of a request, if they are within its key's daily quota.
 
         Args:
-            characters: number of characters of a request.
+            characters: their number.
             path: of the request; DeepL's API has its own status.
 
         Raises:
-            HTTPError: 429 if it does not, or 456 in DeepL's API.
+            HTTPError: 429 if they exceed it, or 456 in DeepL's API.
         """
         quota = _daily_limit(key)
-        if not self._characters.test(quota, key.user, cost=max(1, characters)):
+        if not self._characters.hit(quota, key.user, cost=characters):
+            self.refund(key, characters)
             raise HTTPError(
                 456 if is_deepl(path) else 429,  # DeepL has its own status
                 f"Quota exceeded: {quota.amount} characters per day",
                 retry_after=_seconds_until_reset(self._characters, quota, key.user),
             )
 
-    def charge(self, key: APIKey, characters: int) -> None:
-        """Count characters of a successful request."""
-        self._characters.hit(_daily_limit(key), key.user, cost=characters)
+    def refund(self, key: APIKey, characters: int) -> None:
+        """Take back the characters of a request that failed."""
+        quota = _daily_limit(key)
+        storage = self._characters.storage
+        storage.incr(quota.key_for(key.user), quota.get_expiry(), amount=-characters)
 
     def usage(self, key: APIKey) -> tuple[int, int]:
         """Return the characters that a key has used on the current day, and its limit."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+_OVERHEAD = 1000  # bytes that a value counts besides its content
+
 
 class ClientStore:
     """Values by kind and key, some of them for a limited time."""
@@ -30,30 +32,16 @@ class ClientStore:
             "(kind TEXT, key TEXT, value BLOB, expires REAL, PRIMARY KEY (kind, key))"
         )
 
-    def put(
-        self,
-        kind: str,
-        key: str,
-        value: bytes,
-        *,
-        retention_s: float = math.inf,
-        max_count: int = -1,
-    ) -> None:
+    def put(self, kind: str, key: str, value: bytes, *, retention_s: float = math.inf) -> None:
         """Store a value, in the place of an earlier one of that key.
 
         Args:
             kind: what it is, such as "document".
             retention_s: seconds after which it is deleted.
-            max_count: number of values of this kind, of which the oldest are deleted; -1 = any.
         """
         self._execute(
             "INSERT INTO item VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET value = ?3",
             *(kind, key, value, time.time() + retention_s),
-        )
-        self._execute(
-            "DELETE FROM item WHERE kind = ?1 AND ?2 >= 0 AND rowid NOT IN "
-            "(SELECT rowid FROM item WHERE kind = ?1 ORDER BY rowid DESC LIMIT ?2)",
-            *(kind, max_count),
         )
         if retention_s < math.inf:
             asyncio.get_running_loop().call_later(retention_s, self._delete_expired)
@@ -72,6 +60,13 @@ class ClientStore:
             "SELECT value FROM item WHERE kind = ? AND expires > ? ORDER BY rowid",
             *(kind, time.time()),
         )
+
+    def size(self, kind: str) -> int:
+        """Return the bytes of all values of a kind, each with an overhead of one kilobyte."""
+        rows = self._database.execute(
+            "SELECT ifnull(sum(? + length(value)), 0) FROM item WHERE kind = ?", (_OVERHEAD, kind)
+        )
+        return rows.fetchone()[0]
 
     def delete(self, kind: str, key: str) -> None:
         """Delete a value, if it exists."""

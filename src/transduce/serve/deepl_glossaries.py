@@ -5,6 +5,7 @@ one. A glossary belongs to the API key that created it, and lasts until the serv
 as the translation memory of the server.
 """
 
+import asyncio
 import csv
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +28,11 @@ from transduce.serve.requests import HTTPRequest
 from transduce.serve.routing import Content, LenientModel, Operation, StrictModel
 
 MAX_BYTES = 64 * 2**20
-"""Maximum size of all glossaries of a server."""
+"""Maximum size of the glossaries of an API key."""
 
 TSV: Final = "text/tab-separated-values"
 
-_KIND = "glossary"
 _HEAD = {"glossary_id", "name", "creation_time"}
-_OVERHEAD = 1000  # bytes that a glossary counts besides its content
 
 Dictionaries = Mapping[str, tuple[Term, ...]]
 """Terms by language pair: the codes without variants, in lower case, as "en-de"."""
@@ -125,10 +124,10 @@ class GlossaryAPI:
         Raises:
             HTTPError: 404 if the key has none of that ID.
         """
-        value = self._store.get(_KIND, glossary_id)
-        if value is None or (glossary := _parsed(value)).owner != owner:
+        value = self._store.get(_kind(owner), glossary_id)
+        if value is None:
             raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
-        return glossary
+        return _parsed(value)
 
     @Operation("GET", "/v2/glossary-language-pairs")
     async def language_pairs(self, request: HTTPRequest) -> Content:
@@ -150,13 +149,14 @@ class GlossaryAPI:
     @Operation("GET", "/v2/glossaries")
     async def list_v2(self, request: HTTPRequest) -> Content:
         """List the glossaries with one dictionary."""
-        own = [glossary for glossary in self._own(request) if len(glossary.dictionaries) == 1]
-        return {"glossaries": [glossary.info_v2 for glossary in own]}
+        own = await self._own(request)
+        single = [glossary for glossary in own if len(glossary.dictionaries) == 1]
+        return {"glossaries": [glossary.info_v2 for glossary in single]}
 
     @Operation("GET", "/v3/glossaries")
     async def list_all(self, request: HTTPRequest) -> Content:
         """List the glossaries."""
-        return {"glossaries": [glossary.info for glossary in self._own(request)]}
+        return {"glossaries": [glossary.info for glossary in await self._own(request)]}
 
     @Operation("GET", "/v2/glossaries/{glossary_id}")
     async def info_v2(self, request: HTTPRequest) -> Content:
@@ -220,11 +220,11 @@ class GlossaryAPI:
     @Operation("DELETE", "/v3/glossaries/{glossary_id}")
     async def delete(self, request: HTTPRequest) -> None:
         """Delete a glossary."""
-        self._store.delete(_KIND, self._requested(request).glossary_id)
+        self._store.delete(_kind(request.user), self._requested(request).glossary_id)
 
-    def _own(self, request: HTTPRequest) -> list[Glossary]:
-        glossaries = map(_parsed, self._store.values(_KIND))
-        return [glossary for glossary in glossaries if glossary.owner == request.user]
+    async def _own(self, request: HTTPRequest) -> list[Glossary]:
+        values = self._store.values(_kind(request.user))
+        return await asyncio.to_thread(lambda: [*map(_parsed, values)])
 
     def _requested(self, request: HTTPRequest) -> Glossary:
         return self.find(request.user, request.path_params["glossary_id"])
@@ -250,12 +250,11 @@ class GlossaryAPI:
         return self._put(new)
 
     def _put(self, glossary: Glossary) -> Glossary:
-        value = glossary.model_dump_json().encode()
-        stored = {_parsed(other).glossary_id: other for other in self._store.values(_KIND)}
-        stored[glossary.glossary_id] = value
-        if sum(_OVERHEAD + len(content) for content in stored.values()) > MAX_BYTES:
+        kind, value = _kind(glossary.owner), glossary.model_dump_json().encode()
+        replaced = self._store.get(kind, glossary.glossary_id) or b""
+        if self._store.size(kind) - len(replaced) + len(value) > MAX_BYTES:
             raise HTTPError(400, f"The glossaries exceed {MAX_BYTES:,} bytes: delete some first.")
-        self._store.put(_KIND, glossary.glossary_id, value)
+        self._store.put(kind, glossary.glossary_id, value)
         return glossary
 
     def _dictionaries(self, fields: Sequence[DictionaryFields]) -> Dictionaries:
@@ -313,6 +312,11 @@ def _languages(pair: str) -> dict[str, str]:
 
 def _info(pair: str, terms: Sequence[Term]) -> dict[str, object]:
     return {**_languages(pair), "entry_count": len(terms)}
+
+
+def _kind(owner: str) -> str:
+    """The kind of value that the glossaries of an API key are in the store."""
+    return f"glossary {owner}"
 
 
 _parsed = lru_cache(maxsize=64)(Glossary.model_validate_json)

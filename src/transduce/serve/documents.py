@@ -8,7 +8,9 @@ texts are not delayed. Results are deleted after a while and at shutdown.
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Annotated, Literal
@@ -37,7 +39,10 @@ RETENTION_S = 600.0
 """Seconds for which a translated document can be downloaded."""
 
 MAX_DOCUMENTS = 100
-"""Maximum number of stored documents; the oldest is deleted first."""
+"""Maximum number of documents of DeepL's API that a process translates at a time."""
+
+MAX_BYTES = 400 * 2**20
+"""Size of the stored documents from which others are refused."""
 
 CHUNK_SEGMENTS = 32
 """Segments of a document per translation call."""
@@ -47,7 +52,7 @@ TIME_LIMITS = 10
 
 BINARY = "application/octet-stream"
 
-_DETECTION_CHARACTERS = 5000  # of a document, for language detection
+_READERS = 2  # threads that read documents: each may need hundreds of MiB
 _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
 _UNSAFE = re.compile(r"[^\w.-]+")
 
@@ -101,6 +106,8 @@ class DocumentJob(StrictModel):
     document_id: str
     key: str
     characters: int
+    deadline: float
+    """Unix time by which it is translated, unless its process was killed."""
     status: Status = "translating"
     stored_name: str = ""
     error: str = ""
@@ -113,17 +120,28 @@ class DocumentAPI:
         self, registry: ModelRegistry, settings: ServerSettings, *, store: ClientStore
     ) -> None:
         self._registry, self._settings, self._store = registry, settings, store
+        self._readers = ThreadPoolExecutor(_READERS, "documents")
+
+    def check_space(self) -> None:
+        """Refuse another document while too many are stored.
+
+        Raises:
+            HTTPError: 429.
+        """
+        if max(map(self._store.size, (_DOCUMENT, _JOB))) >= MAX_BYTES:
+            raise HTTPError(429, "Too many documents are stored", retry_after=60)
 
     def store(self, name: str, content: bytes) -> str:
         """Store a translated document; return the name for its download."""
         name = f"{secrets.token_urlsafe(18)}.{name}"
-        self._store.put(_DOCUMENT, name, content, retention_s=RETENTION_S, max_count=MAX_DOCUMENTS)
+        self._store.put(_DOCUMENT, name, content, retention_s=RETENTION_S)
         return name
 
     @Operation("POST", "/translate_file", TranslateFileRequest, time_limits=TIME_LIMITS)
     async def translate(self, request: HTTPRequest) -> Content:
         """Translate a document, preserving its structure."""
         fields = read_fields(request, TranslateFileRequest)
+        self.check_space()
         upload = uploaded_document(request.data())
         target = self._registry.language(fields.target).code
         document = await self.read(request, upload, target=target)
@@ -144,9 +162,8 @@ class DocumentAPI:
             HTTPError: 400 if it is malformed or too long.
         """
         try:
-            document = await asyncio.to_thread(
-                read_document, upload.name, upload.content, target=target
-            )
+            read = partial(read_document, upload.name, upload.content, target=target)
+            document = await asyncio.get_running_loop().run_in_executor(self._readers, read)
         except ValueError as error:
             raise HTTPError(400, f"Invalid request: {error}") from None
         texts = [segment.text for segment in document.segments]
@@ -167,8 +184,10 @@ class DocumentAPI:
         """
         if same_code(source, AUTO):
             text = "\n".join(segment.text for segment in document.segments)
-            guess = await self._registry.detect_source(text[:_DETECTION_CHARACTERS], target)
+            guess = await self._registry.detect_source(text, target)
             source = source if guess is NO_LANGUAGE else guess.language
+        else:
+            self._registry.language(source)
         translations = await self._translate_segments(
             document.segments, source=source, target=target, glossary=glossary
         )
@@ -230,6 +249,7 @@ class DeepLDocumentAPI:
         data = request.data()
         reject_unsupported(data)
         fields = read_fields(request, DocumentUpload)
+        self._documents.check_space()
         options = self._options(request, fields)
         try:
             files = data.files
@@ -245,13 +265,14 @@ class DeepLDocumentAPI:
         output_format = (fields.output_format or "").lower()
         if output_format and not upload.name.lower().endswith(f".{output_format}"):
             raise unsupported("output_format", "the translation has the format of the file")
-        characters = sum(len(segment.text) for segment in document.segments)
+        if len(self._tasks) >= MAX_DOCUMENTS:
+            raise HTTPError(429, "Too many documents are being translated", retry_after=10)
         job = DocumentJob(
             document_id=secrets.token_hex(16).upper(),
             key=secrets.token_hex(32).upper(),
-            characters=characters,
+            characters=sum(len(segment.text) for segment in document.segments),
+            deadline=time.time() + self._timeout_s,
         )
-        self._check_number()
         self._save(job)
         task = asyncio.create_task(self._translate(job, document, options, upload.name))
         self._tasks.add(task)
@@ -287,12 +308,10 @@ class DeepLDocumentAPI:
         job = DocumentJob.model_validate_json(value) if value else None
         if job is None or not secrets.compare_digest(job.key.encode(), key.upper()):
             raise HTTPError(404, "Document not found")
+        if job.status == "translating" and time.time() > job.deadline:
+            reason = "The translation was interrupted: upload the document again"
+            job = job.model_copy(update={"status": "error", "error": reason})
         return job
-
-    def _check_number(self) -> None:
-        jobs = map(DocumentJob.model_validate_json, self._store.values(_JOB))
-        if sum(job.status == "translating" for job in jobs) >= MAX_DOCUMENTS:
-            raise HTTPError(429, "Too many documents are being translated", retry_after=10)
 
     def _save(self, job: DocumentJob) -> None:
         self._store.put(
@@ -300,7 +319,6 @@ class DeepLDocumentAPI:
             job.document_id,
             job.model_dump_json().encode(),
             retention_s=self._timeout_s + RETENTION_S,
-            max_count=2 * MAX_DOCUMENTS,
         )
 
     async def _translate(

@@ -2,8 +2,9 @@
 
 Detection (lingua) compares the loaded languages only, sources and targets: French text is
 classified as English or German if only these are loaded. Short texts, and words that exist in
-several languages, get a low confidence. Markup and addresses are no evidence. Without a detector a
-text is in the only source language, with a confidence of 0.
+several languages, get a low confidence. Only the beginning of a long text counts; markup, scripts
+and addresses are no evidence. Without a detector a text is in the only source language, with a
+confidence of 0.
 """
 
 import asyncio
@@ -38,11 +39,13 @@ AUTO = "auto"
 _ALIASES = {"zh": "zh-hans", "zt": "zh-hant", "pb": "pt-br"}  # LibreTranslate's older codes
 _DIRECTION = re.compile("({0})[-:]({0})".format("[a-z]+(?:-[A-Z][A-Za-z]+)?"))
 # A run without spaces is searched for an address once: "\S+@\S+" would take quadratic time.
+_HIDDEN = re.compile(r"<!--(?s:.*?)(?:-->|\Z)|(?is:<(script|style)\b.*?(?:</\1\s*>|\Z))")
 _NO_TEXT = re.compile(
     r"</?[A-Za-z][^<>]*>|&\w{1,20};|\w{2,8}://\S+|(?<![^\s<>;])[^\s@<>;]++@\S+|\{\w*\}|%\w"
 )
 _CERTAIN, _LETTERS = 90.0, 24
 """Confidence and letters from which a text is taken to be in another language than a source."""
+_SAMPLE = 5000  # characters whose language is detected
 _WATCH_S = 2.0  # between looks at the models' folders
 _REMEDY = "name the source language, or have the operator pip install 'transduce[detect]'"
 
@@ -85,7 +88,7 @@ class LanguageDetector:
         Raises:
             HTTPError: 400 if a detector is required but not installed; it says what to install.
         """
-        text = _NO_TEXT.sub(" ", text)
+        text = _sample(text)
         if not any(map(str.isalpha, text)):
             return [DetectedLanguage(language=code, confidence=0.0) for code in self._sources]
         with self._lock:
@@ -125,6 +128,15 @@ class LanguageDetector:
         return builder.build(), codes
 
 
+def _sample(text: str) -> str:
+    """Return the beginning of a text, without what is no evidence of its language."""
+    text = text[: 100 * _SAMPLE]
+    shown = _NO_TEXT.sub(" ", _HIDDEN.sub(" ", text))
+    if not any(map(str.isalpha, shown)):
+        shown = _NO_TEXT.sub(" ", text)  # "<style>" may be only mentioned
+    return shown[:_SAMPLE]
+
+
 def probable_source(
     text: str, guesses: Sequence[DetectedLanguage], sources: Collection[str]
 ) -> DetectedLanguage:
@@ -138,7 +150,7 @@ def probable_source(
         sources: codes of the languages with a model into the target.
     """
     best = guesses[0]
-    letters = sum(map(str.isalpha, _NO_TEXT.sub(" ", text)))
+    letters = sum(map(str.isalpha, _sample(text)))
     if best.confidence >= _CERTAIN and letters >= _LETTERS:
         return best
     return next((guess for guess in guesses if guess.language in sources), best)
@@ -244,7 +256,11 @@ class ModelRegistry:
             for direction in self.directions
             if target is None or _same_language(direction.target.code, target)
         ]
-        return probable_source(text, await self.detect(text), sources)
+
+        def detect() -> DetectedLanguage:
+            return probable_source(text, self.detector.detect(text), sources)
+
+        return await asyncio.to_thread(detect)
 
     def close(self) -> None:
         """Finish the accepted requests and end the worker threads."""

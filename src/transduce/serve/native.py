@@ -14,6 +14,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.data.corpus import tidy
 from transduce.data.languages import base_language
 from transduce.inference.glossary import Term
+from transduce.inference.recasing import recase
 from transduce.serve.batcher import BatchOptions, SentenceResult, estimate_work
 from transduce.serve.errors import HTTPError
 from transduce.serve.model_registry import (
@@ -44,7 +45,10 @@ _EXAMPLES = {
     "fr": "Une jeune femme au chapeau rouge lit un livre dans le parc.",
 }
 
-_COPIED = ("source", "text", "score", "flag", "mended", "parts", "confidence", "unfamiliar")
+_COPIED = (
+    *("source", "recased", "text", "score", "flag", "mended", "parts"),
+    *("confidence", "unfamiliar"),
+)
 """Fields of a translation that a response has likewise."""
 
 
@@ -181,6 +185,8 @@ class NativeAPI:
 
         def compute() -> str:
             source, translator = tidy(text), direction.translator
+            if translation is None:  # as it would be translated
+                source = recase(source, direction.bundle.tokenizer).text
             tagged = source and translator.tagged(source)
             traced = trace_attention(direction.bundle, tagged, translation)
             return attention_json(traced._replace(source=source))

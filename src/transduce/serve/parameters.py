@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar, get_origin
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from transduce.data.languages import base_language, normalized_code
+from transduce.data.languages import base_language, normalized_base
 from transduce.serve.errors import HTTPError, is_deepl
 from transduce.serve.model_registry import Language, same_code
 from transduce.serve.requests import HTTPRequest, RequestData, replace_nul
@@ -42,7 +42,7 @@ def language_code(requested: str, loaded: Iterable[Language], *, field: str) -> 
     """Return the loaded language with that code, else one that differs only in its variant."""
     codes = [language.code for language in loaded]
     matches = [code for code in codes if same_code(code, requested)]
-    base = base_language(normalized_code(requested) or requested)
+    base = normalized_base(requested)
     matches += [code for code in codes if base_language(code) == base]
     if matches:
         return matches[0]

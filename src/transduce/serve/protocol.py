@@ -14,6 +14,7 @@ from transduce.serve.routing import error_response
 from transduce.serve.settings import NO_LIMIT, ServerSettings
 
 _MAX_PIPELINED = 32  # requests of a connection that wait for the responses before them
+_LEAST_READ = 65536  # bytes of a response in `body_timeout_s`, while more is unsent
 
 _REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -136,7 +137,18 @@ class DeadlineProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.write_deadline = self.loop.call_later(self.deadlines_s["body"], self.transport.abort)
+        self.await_reader()
+
+    def await_reader(self) -> None:
+        """End the connection if the client hardly reads in the time of a body."""
+        seconds, unsent = self.deadlines_s["body"], self.transport.get_write_buffer_size()
+        self.write_deadline = self.loop.call_later(seconds, self.check_reader, unsent)
+
+    def check_reader(self, before: int) -> None:
+        if before - self.transport.get_write_buffer_size() < _LEAST_READ:
+            self.transport.abort()
+        else:
+            self.await_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()

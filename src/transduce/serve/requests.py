@@ -72,6 +72,7 @@ class HTTPRequest(Request):
         self._char_limit = settings.char_limit
         self._data: RequestData | None = None
         self._key: APIKey | None = None
+        self._charged = 0
 
     @property
     def user(self) -> str:
@@ -168,13 +169,13 @@ class HTTPRequest(Request):
         """Return the characters that the API key has used, and its quota."""
         return self._clients.usage(self._key or APIKey(""))
 
-    def charge(self) -> None:
-        """Count the characters of a request that succeeded."""
-        if characters := getattr(self.state, "characters", 0):
-            self._clients.charge(self._key or APIKey(""), characters)
+    def refund(self) -> None:
+        """Take back the characters of a request that failed."""
+        if self._charged:
+            self._clients.refund(self._key or APIKey(""), self._charged)
 
     def check_texts(self, texts: Sequence[str], *, limit_number: bool = True) -> list[str]:
-        """Check the number and length of the texts to translate, and replace NULs.
+        """Check the number and length of the texts to translate, charge them, and replace NULs.
 
         Args:
             texts: their total length is recorded for the request log.
@@ -189,8 +190,9 @@ class HTTPRequest(Request):
         self.state.characters = sum(map(len, texts))
         for text in texts:
             _check_limit(len(text), self._char_limit)
-        if self._key:
-            self._clients.check_quota(self._key, self.state.characters, path=self.scope["path"])
+        key = self._key or APIKey("")
+        self._clients.charge(key, self.state.characters, path=self.scope["path"])
+        self._charged += self.state.characters
         return [replace_nul(text) for text in texts]
 
 

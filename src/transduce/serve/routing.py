@@ -110,7 +110,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; nothing is sent to a client that disconnected."""
-        succeeded = None
+        request, succeeded = None, False
         try:
             body = b""
             if self.operation.request is not None:
@@ -121,7 +121,7 @@ class Endpoint:
             work = self._handle(request)
             limited = _with_timeout(work, receive, self._timeout_s) if self._timeout_s else work
             response = await limited
-            succeeded = request
+            succeeded = True
         except ClientDisconnect:
             return
         except HTTPError as error:
@@ -134,9 +134,10 @@ class Endpoint:
             response = error_response(HTTPError(503, SHUTDOWN, retry_after=1), scope["path"])
         except Exception:
             response = internal_error(scope)
+        finally:
+            if request is not None and not succeeded:
+                request.refund()
         await response(scope, receive, send)
-        if succeeded:
-            succeeded.charge()  # the client need not wait for it
 
     async def _handle(self, request: HTTPRequest) -> Response:
         await request.parse_if_large()

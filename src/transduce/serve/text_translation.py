@@ -220,11 +220,7 @@ async def _look_up(direction: Direction, texts: Sequence[str]) -> dict[str, str]
 
     def look_up() -> dict[str, str]:
         matches = {text: memory.exact(text, languages=languages) for text in texts}
-        return {
-            text: text.replace(text.strip(), match.entry.target)  # the white space around it stays
-            for text, match in matches.items()
-            if match
-        }
+        return {text: match.replace(text) for text, match in matches.items() if match}
 
     return await asyncio.to_thread(look_up)
 

@@ -115,6 +115,8 @@ class Training:
         if since := self.state.until_update:  # the checkpoints to average are of the cooldown
             every = min(every, -(-(last - since) // self.config.average_checkpoints))
             return (self.state.update - since) % every == 0
+        if self.state.time_plan and self.state.time_plan.fixed_interval:
+            return self.state.update % every == 0
         return self._position(0) // every > self._position(-1) // every
 
     def next_rates(self) -> tuple[float, float]:

@@ -41,6 +41,9 @@ class TimePlan:
     """Seconds of the last validations."""
     setup_seconds: Seconds = 0.0
     """Before the first update of each session: preparing, measuring, loading."""
+    fixed_interval: bool = False
+    """Whether validations are `TrainConfig.validate_every` updates apart, as set by hand; else they
+    keep their positions on the schedule."""
 
     def schedule_position(self, update: int, *, end: int) -> float:
         """Return the position of an update on a schedule of `end` updates."""
@@ -74,11 +77,38 @@ class TimePlan:
         # Translations of an untrained model run to the maximum length: those to come are shorter.
         if position < _SETTLED * end:
             expected = min(expected, self.validation_seconds)
-        validations = -(-end // every) - int(position / every)
-        left -= (self.final_share + validations) * expected
+        left -= self.final_share * expected
+        update_seconds = max(update_seconds, 1e-9)
+        if self.fixed_interval:
+            fitting = fitting_updates(
+                left, update=update_seconds, validation=expected, validate_every=every
+            )
+        else:
+            validations = -(-end // every) - int(position / every)
+            fitting = round((left - validations * expected) / update_seconds)
         updates = 0
-        if position < end:  # a short decay, even where the time is up
-            updates = max(1, update // _SHORTEST, round(left / max(update_seconds, 1e-9)))
+        if position < end:  # a short decay, even where the time is up; a later plan extends none
+            updates = max(1, min(update // _SHORTEST, self.updates - update), fitting)
         return replace(
             self, updates=update + updates, since=update, position=position, recent=recent
         )
+
+
+def fitting_updates(
+    seconds: float, *, update: float, validation: float, validate_every: int
+) -> int:
+    """Return how many updates fit into a time with validations at an interval and at the end.
+
+    Args:
+        seconds: of updates and validations.
+        update: seconds of an update, above 0.
+        validation: seconds of a validation.
+        validate_every: updates between validations.
+
+    >>> fitting_updates(100.0, update=1.0, validation=5.0, validate_every=15)
+    75
+    >>> fitting_updates(109.0, update=1.0, validation=5.0, validate_every=15)
+    79
+    """
+    rounds, rest = divmod(seconds, validate_every * update + validation)
+    return int(rounds) * validate_every + max(0, int((rest - validation) / update))

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
-from transduce.train.events import Event, EventHandler, Progress, Validated
+from transduce.io.atomic_folder import atomic_file
+from transduce.train.events import Event, EventHandler, LogMessage, Progress, Validated
 
 PROJECT: Final = "transduce"
 
@@ -55,27 +57,43 @@ def trackers(
 ) -> Generator[EventHandler]:
     """Yield an event handler that also logs to trackers; they are closed however training ends.
 
+    A tracker that fails is reported once, and left out from then on.
+
     Args:
         run: the run's folder.
         names: of trackers.
         on_event: called with each event too.
         openers: open a tracker each, by name; None: those of this module.
     """
-    openers, opened = openers or OPENERS, list[Tracker]()
+    openers, opened = openers or OPENERS, dict[str, Tracker]()
+    failed: set[str] = set()
+
+    def attempt(name: str, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception as error:  # of any type: no tracker may end training
+            failed.add(name)
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            on_event(LogMessage(f"training continues without train.log_to {name}: {reason}"))
+
+    def log(name: str, event: Progress | Validated) -> None:
+        if name not in opened:
+            opened[name] = openers[name](run, event.update)
+        opened[name].log(figures(event), event.update)
 
     def handle(event: Event) -> None:
-        if names and isinstance(event, Progress | Validated):
-            if not opened:
-                opened.extend(openers[name](run, event.update) for name in names)
-            for tracker in opened:
-                tracker.log(figures(event), event.update)
+        if isinstance(event, Progress | Validated):
+            for name in names:
+                if name not in failed:
+                    attempt(name, partial(log, name, event))
         on_event(event)
 
     try:
         yield handle
     finally:
-        for tracker in opened:
-            tracker.close()
+        for name, tracker in opened.items():
+            if name not in failed:
+                attempt(name, tracker.close)
 
 
 def figures(event: Progress | Validated) -> dict[str, float]:
@@ -121,8 +139,19 @@ def _open_mlflow(run: Path, update: int) -> Tracker:
 
 def _open_like_wandb(package: str, run: Path, update: int) -> Tracker:
     module: Any = importlib.import_module(package)  # no stubs, and not always installed
-    module.init(project=PROJECT, name=run.name, resume="allow")
+    # trackio resumes a run by its name, wandb by its id.
+    ids = {"id": _kept_id(run)} if package == "wandb" else {}
+    module.init(project=PROJECT, name=run.name, resume="allow", **ids)
     return Tracker(lambda values, step: module.log(dict(values), step=step), module.finish)
+
+
+def _kept_id(run: Path) -> str:
+    """An id that stays in the run's folder; another run may have been at the same path."""
+    file = run / "wandb-id.txt"
+    if not file.is_file():
+        with atomic_file(file) as stream:
+            stream.write(uuid4().hex.encode())
+    return file.read_text("utf-8")
 
 
 OPENERS: Final[Mapping[str, OpenTracker]] = {

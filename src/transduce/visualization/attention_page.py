@@ -64,9 +64,7 @@ def attention_page(bundle: Bundle, source: str, target: str | None = None) -> st
     Args, and errors: those of `trace_attention`.
     """
     traced = trace_attention(bundle, source, target)
-    names = bundle.languages
-    source_name = names.source_name or names.source
-    target_name = names.target_name or names.target
+    source_name, target_name = _language_names(bundle, traced.source_pieces[0])
     origin = "the model's translation" if target is None else "the given translation"
     nats = -math.fsum(traced.log_probs)
     sentences = (
@@ -88,6 +86,20 @@ def attention_page(bundle: Bundle, source: str, target: str | None = None) -> st
         ],
         lead=f"A sentence in {source_name} and {origin} in {target_name}.",
     )
+
+
+def _language_names(bundle: Bundle, tag: str) -> tuple[str, str]:
+    """The names of both languages; of a model of several directions, by the target's tag."""
+    names = bundle.languages
+    pairs = [pair for pair in bundle.directions if bundle.tokenizer.find_tag(pair.target) == tag]
+    if not pairs:
+        return names.source_name or names.source, names.target_name or names.target
+    display = {names.source: names.source_name, names.target: names.target_name}
+    sources, targets = (
+        " or ".join(dict.fromkeys(display.get(code) or code for code in side))
+        for side in zip(*pairs, strict=True)
+    )
+    return sources, targets
 
 
 def _translate(bundle: Bundle, source_ids: tuple[int, ...]) -> tuple[int, ...]:

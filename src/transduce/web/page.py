@@ -17,6 +17,7 @@ import html
 import json
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -55,6 +56,7 @@ _MODULES = (
     "tokenizer",
     "sha256",
     "model_file",
+    "sentences",
     "translator",
     "trace",
     "exploration",
@@ -226,6 +228,7 @@ def describe(
         "search": asdict(bundle.search),
         "languages": asdict(bundle.languages),
         "tokenizer": tokenizer_data(bundle.tokenizer),
+        "segmentation": tomllib.loads(_text("data/segmentation.toml")),
         "weights": {"size": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
         "summary": f"{count} parameters in {precision}",
     }

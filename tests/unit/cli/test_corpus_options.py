@@ -50,6 +50,12 @@ def test_a_direction_that_could_be_two_is_refused(text: str):
         corpus_settings(also=[f"{text}=a.tsv"])
 
 
+@pytest.mark.parametrize("option", ["source_lang", "target_lang"])
+def test_the_languages_of_a_direction_have_no_other_options(option: str):
+    with pytest.raises(ValueError, match="names the training files and their languages: leave out"):
+        corpus_settings(directions=["en-de=a.tsv"], **{option: "en"})
+
+
 def test_a_dry_run_says_what_training_takes(tmp_path: Path, transduce: Transduce):
     train = write_sides(tmp_path, "train", sentences(60))
     held = write_sides(tmp_path, "held", sentences(70)[60:])

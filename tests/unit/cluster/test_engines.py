@@ -1,7 +1,9 @@
 """Ray gets no more workers than its nodes have room for: it would wait for the others forever."""
 
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -78,3 +80,30 @@ def test_what_a_worker_lacks_is_named(
 ):
     with pytest.raises(ValueError, match=message):
         started(monkeypatch, [TWO_CORES], **config)
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    """In place of submitit and Ray, which raise errors of several lines."""
+    raise RuntimeError("\nerror: invalid partition\nerror: more")
+
+
+def test_a_refused_submission_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    executor = SimpleNamespace(update_parameters=lambda **_: None, map_array=refuse)
+    modules = {"upath": None, "submitit": SimpleNamespace(AutoExecutor=lambda **_: executor)}
+    monkeypatch.setattr(engines, "optional_module", modules.__getitem__)
+    monkeypatch.setattr(engines, "resolve", Path)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    worker = ShardWorker(load=lambda: lambda shard: b"", output=str(tmp_path))
+    config = ClusterConfig(engine="slurm", workers=2)
+
+    with pytest.raises(ValueError, match=r"refused the tasks: error: invalid partition \("):
+        list(engines.run_shards(worker, [SimpleNamespace(number=0, output="", rows=1)], config))
+
+
+def test_ray_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    ray = SimpleNamespace(is_initialized=lambda: False, init=refuse)
+    monkeypatch.setattr(engines, "optional_module", {"upath": None, "ray": ray}.__getitem__)
+    message = r"--cluster local: Ray does not start \(error: invalid partition\)$"
+
+    with pytest.raises(ValueError, match=message), engines.connected(ClusterConfig()):
+        pass

@@ -117,6 +117,24 @@ def test_scores_have_one_form_of_pairs(
     refuses(transduce("score", model, "--source", "x", *options), message)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("translate", "model", "a dog", "--field", "x"),
+        ("translate", "model", "a dog", "--shard-lines", 9),
+        ("score", "model", "--source", "x", "--target", "x", "--workers", 2),
+        ("augment", "model", "-i", "x", "-o", "y", "--shard-lines", 9),
+        ("distill", "model", "--workers", 2),
+        ("prepare", "--workers", 2),
+        ("prepare", "--shard-lines", 8192),
+    ],
+)
+def test_options_of_workers_are_refused_without_them(
+    transduce: Transduce, words: tuple[object, ...]
+):
+    refuses(transduce(*words), "are for --cluster: add it, or leave them out")
+
+
 def test_a_long_translation_names_the_way_to_several_machines(
     model: Path, tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
 ):

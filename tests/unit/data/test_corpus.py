@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from array import array
 from pathlib import Path
 from typing import Literal
@@ -98,6 +99,20 @@ def test_folder_in_place_of_a_file_is_named(tmp_path: Path):
         list(read_pairs([tmp_path]))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+@pytest.mark.parametrize("names", [["pipe"], ["pipe.tmx"], ["a.en", "pipe"]])
+def test_a_pipe_is_refused_since_a_corpus_is_read_several_times(tmp_path: Path, names: list[str]):
+    files = [tmp_path / name for name in names]
+    os.mkfifo(files[-1])
+
+    with pytest.raises(
+        ValueError, match=r"pipe\S* is a pipe, and .*: name a file \(it may be comp"
+    ):
+        read_pairs(files)
+    with pytest.raises(ValueError, match="is a pipe"):
+        split_pairs(files, size=5)
+
+
 def test_unreadable_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")  # a test may run as root
@@ -176,6 +191,21 @@ def test_a_blank_line_is_an_empty_pair(tmp_path: Path, name: str, line: str):
     assert counts.dropped == {"empty on both sides": 2}
 
 
+def test_a_first_line_that_names_the_columns_is_no_pair(tmp_path: Path):
+    first = write(tmp_path / "a.tsv", b"\xef\xbb\xbfSource\tTarget\r\none\teins\nsource\ttarget\n")
+    more = write(tmp_path / "b.tsv", b"src\ttrg\none\teins\n")
+    parts = split_pairs([first], size=2)
+    counts = CleaningCounts()
+
+    read = [pair for file in (first, more) for _, pair in read_pairs([file])]
+    kept = clean(map(NumberedPair, range(1, 6), read), max_ratio=4.0, counts=counts)
+
+    assert [(line, pair.source) for line, pair in kept] == [(2, "one"), (3, "source"), (5, "one")]
+    assert counts.dropped == {"header": 2}
+    assert read[0] == read[3] == Pair("", "")
+    assert [pair for part in parts for _, pair in read_pairs([first], part=part)] == read[:3]
+
+
 @pytest.mark.parametrize("not_utf8", ["refuse", "drop"])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf16_is_refused_with_a_remedy(
@@ -234,6 +264,14 @@ def test_where_lengths_tell_nothing_the_first_missing_line_is_named(tmp_path: Pa
 def test_empty_side_is_missing_from_line_1(tmp_path: Path):
     with pytest.raises(ValueError, match=r"has 0; .* near line 1$"):
         list(read_pairs(two(tmp_path, b"one\n" * 3, b"")))
+
+
+def test_of_very_many_lines_no_place_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("transduce.data.corpus._MAX_LOCATED", 12)
+    files = two(tmp_path, b"same\n" * 13, b"same\n" * 11)
+
+    with pytest.raises(ValueError, match=r"a\.en has 13 .* has 11; line n must translate line n$"):
+        list(read_pairs(files))
 
 
 def test_pairs_are_dropped_whole_and_counted_with_an_example():

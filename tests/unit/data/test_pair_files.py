@@ -61,6 +61,29 @@ def test_codes_of_three_letters_name_the_same_languages(tmp_path: Path) -> None:
     assert pairs(tmp_path / "a.tmx", TMX, ("eng", "ger")) == [("A dog &", "Ein Hund")]
 
 
+VARIANTS = """<tmx><body>
+<tu><tuv xml:lang="en"><seg>bus</seg></tuv><tuv xml:lang="pt-PT"><seg>autocarro</seg></tuv>
+<tuv xml:lang="pt-BR"><seg>ônibus</seg></tuv></tu>
+<tu><tuv xml:lang="en"><seg>car</seg></tuv><tuv xml:lang="pt-PT"><seg>carro</seg></tuv></tu>
+</body></tmx>"""
+
+
+@pytest.mark.parametrize(
+    ("languages", "expected"),
+    [
+        (("en", "pt-PT"), [("bus", "autocarro"), ("car", "carro")]),
+        (("en", "pt_BR"), [("bus", "ônibus"), ("car", "carro")]),
+        (("en", "por-BR"), [("bus", "ônibus"), ("car", "carro")]),
+        (("en", "pt"), [("bus", "autocarro"), ("car", "carro")]),
+        (("pt-PT", "pt-BR"), [("autocarro", "ônibus"), ("carro", "")]),
+    ],
+)
+def test_a_variant_of_a_language_is_preferred_to_others(
+    tmp_path: Path, languages: tuple[str, str], expected: list[tuple[str, str]]
+) -> None:
+    assert pairs(tmp_path / "a.tmx", VARIANTS, languages) == expected
+
+
 @pytest.mark.parametrize("content", [TBX_2, TBX_3])
 def test_the_first_terms_of_a_concept_in_tbx(tmp_path: Path, content: str) -> None:
     assert pairs(tmp_path / "a.tbx", content, ("en", "de")) == [("dog", "Hund")]

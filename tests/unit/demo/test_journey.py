@@ -38,3 +38,24 @@ def test_what_killed_writers_left_is_cleared_with_the_demo(tmp_path: Path):
     journey._clear(tmp_path)
 
     assert not any(tmp_path.iterdir())
+
+
+def test_a_demo_killed_while_its_folder_is_cleared_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The recipe comes first here; without it the folder would be nobody's."""
+    files = [tmp_path / "recipe.toml", tmp_path / "corpus"]
+    files[0].write_text('name = "demo"\n')
+    files[1].mkdir()
+
+    def kill(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", lambda folder: iter(files))
+        patch.setattr("shutil.rmtree", kill)
+        with pytest.raises(KeyboardInterrupt):
+            journey._clear(tmp_path)
+    journey._clear(tmp_path)
+
+    assert not any(tmp_path.iterdir())

@@ -1,6 +1,8 @@
 """Files of keys and texts get other values, and otherwise stay byte for byte."""
 
 import json
+import time
+import tracemalloc
 
 import pytest
 import yaml
@@ -88,11 +90,22 @@ def test_metadata_and_descriptions_are_no_texts() -> None:
     [
         ('{"a": 1,\n}', r"^a\.json, line \d: not JSON"),
         ("[" * 100_000, r"^a\.json: nested too deeply|^a\.json, line 1: not JSON"),
+        ("[" * 101 + "]" * 101, r"^a\.json: nested more than 100 deep$"),
     ],
 )
 def test_broken_json_is_refused(content: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_document("a.json", content.encode())
+
+
+def test_strings_of_a_deep_list_take_little_memory() -> None:
+    content = "[" * 100 + '"",' * 20_000 + '"a dog"' + "]" * 100
+    tracemalloc.start()
+    try:
+        assert texts("a.json", content) == ["a dog"]
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @given(ANY_TEXT)
@@ -142,6 +155,16 @@ def test_what_is_no_string_in_yaml_is_no_text() -> None:
 def test_broken_yaml_is_refused_by_line() -> None:
     with pytest.raises(ValueError, match=r"^a\.yaml, line 3: not YAML: "):
         read_document("a.yaml", b"a: 1\nb: [\n")
+
+
+@pytest.mark.parametrize("mark", ["[", "- "])
+def test_yaml_of_open_brackets_is_refused_soon(mark: str) -> None:
+    begun = time.process_time()
+
+    with pytest.raises(ValueError, match=r"^a\.yaml: nested more than 100 deep$"):
+        read_document("a.yaml", mark.encode() * 100_000)
+
+    assert time.process_time() - begun < 3
 
 
 def test_an_escape_beyond_unicode_is_refused_in_yaml() -> None:

@@ -122,6 +122,13 @@ def test_any_text_comes_back(text: str):
         assert document.rebuild([segment.text for segment in document.segments]) == content
 
 
+def test_each_paragraph_of_a_text_is_a_segment():
+    content = "A dog.\r\nA cat.\r\n \t\r\n\r\n  One.\n\nTwo.\n"
+
+    assert texts("a.txt", content) == ["A dog.\r\nA cat.", "  One.", "Two.\n"]
+    assert rebuilt("a.txt", content, "a", "b", "c") == "a\r\n \t\r\n\r\nb\n\nc"
+
+
 def test_a_text_and_a_page_are_one_segment():
     (text,) = read_document("b/A.TXT", b"\xef\xbb\xbfA\n").segments
     (page,) = read_document("a.htm", b"<p>A").segments

@@ -68,6 +68,7 @@ def same(apart: SegmentedText) -> list[UnitTranslation]:
             "$HOME",
         ),
         *("%s", "%d", "%(name)s", "%1$s", "%.2f", "%03d", "%%", "%@", "<b>", "</b>", "<br/>"),
+        *("<00:01.500>", "<00:00:00.480>"),
         *('<a href="x y">', "&nbsp;", "&#39;", "&#x27;", "https://a.b/c?d=1&e", "www.a.org/b"),
         *("a.b+c@d-e.org", ":smile:", "🎉", "👩‍👩‍👧", "❤️", "🇩🇪"),
     ],

@@ -177,6 +177,18 @@ def test_cells_but_not_the_columns_of_tables() -> None:
     assert changed == strings.format("A DOG").replace("<t>A", '<t xml:space="preserve">A')
 
 
+def test_escapes_of_cells() -> None:
+    strings = "<sst><si><t>A_x000D_\ndog _x005F_x0041_</t></si><si><t>Column\none</t></si></sst>"
+    table = '<table><tableColumn name="Column_x000a_one"/></table>'
+    content = archive({"xl/sharedStrings.xml": strings, "xl/tables/table1.xml": table})
+    document = read_document("a.xlsx", content)
+
+    made = unpacked(document.rebuild(["a\r\n_x0041_x0042_\a"]))["xl/sharedStrings.xml"].decode()
+
+    assert [segment.text for segment in document.segments] == ["A\r\ndog _x0041_"]
+    assert ">a_x000D_\n_x005F_x0041_x005F_x0042__x0007_</t>" in made
+
+
 def test_cells_of_worksheets_are_read_if_they_have_text() -> None:
     sheet = '<worksheet><c t="inlineStr"><is><t>A dog</t></is></c></worksheet>'
     files = {"xl/worksheets/sheet1.xml": sheet, "xl/worksheets/sheet2.xml": "<c><v>1</v>"}
@@ -242,8 +254,11 @@ def test_xliff_1_is_filled() -> None:
         unit.format(' approved="yes"', "<target/>"),
     ):
         assert becomes("a.xlf", wrap(kept)) == wrap(kept)
-    copied = unit.format("", '<target state="needs-translation">A dog</target>')
-    assert f'<target state="needs-translation">{text}</target>' in becomes("a.xlf", wrap(copied))
+    page = wrap(unit.format("", "{}"))
+    for state in ("new", "needs-translation"):
+        copied = f'<target state="{state}" xml:lang="de" state-qualifier="x">A dog</target>'
+        filled = new.strip().replace("<target", '<target xml:lang="de"').format(text)
+        assert becomes("a.xlf", page.format(copied)) == page.format(filled)
 
 
 def test_xliff_2_is_filled() -> None:
@@ -253,6 +268,19 @@ def test_xliff_2_is_filled() -> None:
     assert becomes("a.xliff", page.format("")) == full
     assert becomes("a.xliff", page.format("<target/>")) == full
     assert becomes("a.xliff", full) == full
+
+
+@pytest.mark.parametrize("named", ["", ' trgLang="fr"'])
+def test_xliff_2_names_the_language_of_its_targets(named: str) -> None:
+    page = '<!-- <xliff x> --><xliff version="2.0" srcLang="en"{}><unit><segment><source>A dog</source>{}</segment></unit></xliff>'
+    source = page.format(named, "")
+    full = page.format(named or ' trgLang="de"', "<target>A DOG</target>")
+
+    document = read_document("a.xliff", source.encode(), target="de")
+
+    assert translated(document).decode() == full
+    filled = page.format("", "<target>A</target>").encode()
+    assert same(read_document("a.xliff", filled, target="de")) == filled
 
 
 def test_qt_is_filled() -> None:
@@ -283,6 +311,25 @@ def test_android_keeps_references_and_escapes() -> None:
 )
 def test_white_space_of_android_counts_in_quotes(content: str, text: str) -> None:
     assert texts("a.xml", f"<resources><string>{content}</string></resources>") == [text]
+
+
+@pytest.mark.parametrize(
+    ("content", "translation", "written"),
+    [
+        ('" A  dog "', " EIN  HUND ", "\\u0020EIN \\u0020HUND\\u0020"),
+        ("\\u0020A dog\\u0020", " HUND ", "\\u0020HUND\\u0020"),
+        ("\n  A\n  dog\n", " HUND ", " HUND "),
+        ("<![CDATA[\n  A dog\n]]>", " HUND ", " HUND "),
+        ('A <b>red</b> dog" "', "A <g id=0>B</g> C ", "A <b>B</b> C\\u0020"),
+    ],
+)
+def test_white_space_of_android_counts_in_a_translation(
+    content: str, translation: str, written: str
+) -> None:
+    page = "<resources><string>{}</string></resources>"
+    document = read_document("a.xml", page.format(content).encode())
+
+    assert document.rebuild([translation]).decode() == page.format(written)
 
 
 def test_android_joins_the_halves_of_a_character() -> None:
@@ -317,6 +364,7 @@ OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><resources><str
         ("<resources>\n<string></resources>", "line 2: not well-formed XML: mismatched tag"),
         ("<a>" * 1000 + "</a>" * 1000, "nested more than"),
         ("", "no element found"),
+        ("<?xml version='1.0' encoding='punycode'?><a>b-</a>", "the encoding punycode is not"),
     ],
 )
 def test_hostile_xml_is_refused(content: str, reason: str) -> None:

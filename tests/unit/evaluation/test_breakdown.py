@@ -154,19 +154,19 @@ def test_without_sources_nothing_is_said_of_copies():
 
 
 def test_repetitions_name_their_line():
-    hypotheses = ["fine", "ein roter roter roter Ball", "no no no"]
-    references = ["fine", "ein roter Ball", "no no no"]
+    hypotheses = ["fine", "ein roter roter roter roter Ball", "no no no no", numbered(21)]
+    references = ["fine", "ein roter Ball", "no no no no", ""]
 
     faults = taken_apart(hypotheses, references=references).faults[0]
 
     assert faults.repeated == 1
     assert faults.repetitions == (
-        RepetitionExample(line=2, piece="roter", hypothesis=hypotheses[1]),
+        RepetitionExample(line=2, piece='"roter" ×4', hypothesis=hypotheses[1]),
     )
 
 
 def test_repetitions_are_all_counted_and_a_few_shown():
-    hypotheses = [f"{number} x x x" for number in range(7)]
+    hypotheses = [f"{number} x x x x" for number in range(7)]
 
     faults = taken_apart(hypotheses, references=["x"] * 7).faults[0]
 

@@ -123,6 +123,23 @@ def test_chinese_is_edited_by_characters():
     assert "asian:yes" in score.signature
 
 
+@pytest.mark.parametrize(
+    ("language", "line", "reference", "edits"),
+    [
+        *(("th", "แมวนอน", "แมวนอก", 1 / 6), ("km", "ខ្មែ", "ខ្មេ", 1 / 4)),
+        ("", "แมว นอน", "แมวนอน", 0),  # spaces do not count
+    ],
+)
+def test_scripts_without_spaces_are_edited_by_characters(
+    language: str, line: str, reference: str, edits: float
+):
+    score = ter([line], [reference], language=language)
+
+    assert score.value == pytest.approx(100 * edits)
+    assert "tok:char" in score.signature
+    assert "tok:char" in ter([line], [reference], language=language, interval=True).signature
+
+
 def test_an_unknown_tokeniser_is_named():
     with pytest.raises(ValueError, match="BLEU has no tokeniser 'spaces'"):
         bleu(HYPOTHESES, REFERENCES, tokenize="spaces")

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.exports import CONFIG, bundle_of, one_vocabulary
 
 from transduce.evaluation import report as report_module
 from transduce.evaluation import scoring
@@ -281,6 +282,21 @@ def test_faults_are_told_with_their_lines():
 def test_a_missing_model_is_said(tmp_path: Path):
     with pytest.raises(ValueError, match="is not a model bundle"):
         report_module.translate_test_set(tmp_path, "none", sources=["a"], references=["b"])
+
+
+def test_a_pair_longer_than_the_positions_is_refused_before_the_translation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    config = replace(CONFIG, positions="learned", max_positions=20)
+    bundle_of(config, one_vocabulary()).save(tmp_path / "model")
+    monkeypatch.setattr(
+        report_module, "translate_with", lambda *_, **__: pytest.fail("it was translated")
+    )
+
+    with pytest.raises(ValueError, match=r"^line 2 has a side of \d+ pieces .* 20 positions"):
+        report_module.translate_test_set(
+            tmp_path / "model", "mine", sources=["a", "a"], references=["a", "a man " * 20]
+        )
 
 
 def test_the_page_tells_what_was_evaluated_how_and_when():

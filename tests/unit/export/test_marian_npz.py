@@ -9,7 +9,9 @@ import pytest
 from tests.exports import CONFIG, bundle_of, one_vocabulary
 
 from transduce.bundle.bundle import Bundle
+from transduce.export import marian_npz
 from transduce.export.marian_npz import prove_marian_npz, write_marian_npz
+from transduce.export.proof import Sample
 
 
 def test_a_tokenizer_of_ours_is_one_file(plain: Bundle, tmp_path: Path):
@@ -60,3 +62,23 @@ def test_without_marian_there_is_no_proof(
     monkeypatch.setattr("transduce.export.proof.find_spec", lambda name: None)
 
     assert prove_marian_npz(plain, tmp_path, ["a"]).not_made.endswith("pip install pymarian")
+
+
+@pytest.mark.parametrize(("length", "factor"), [(5, 3), (20, 5)])
+def test_the_proof_has_the_length_limit_of_the_folder_unless_a_sentence_needs_more(
+    length: int, factor: int, plain: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sample = Sample(plain, "a b", (5, 7, 11, 0), (3,) * length, 54)
+    jobs: list[dict[str, dict[str, object]]] = []
+
+    def run(program: object, job: dict[str, dict[str, object]], **_: object) -> list[str]:
+        jobs.append(job)
+        raise InterruptedError
+
+    monkeypatch.setattr(marian_npz, "missing_packages", lambda *_: None)
+    monkeypatch.setattr(marian_npz, "samples", lambda *_: [sample])
+    monkeypatch.setattr(marian_npz, "run_program", run)
+
+    with pytest.raises(InterruptedError):
+        prove_marian_npz(plain, tmp_path, [])
+    assert jobs[0]["options"]["max_length_factor"] == factor

@@ -11,6 +11,7 @@ from tests.unit.inference.engines.conftest import bundle_of
 from transduce.bundle.bundle import Bundle
 from transduce.data.batch import collate
 from transduce.data.corpus import Pair
+from transduce.data.store import Store
 from transduce.export import shortlist as learning
 from transduce.export.shortlist import LearnedShortlist, learn_shortlist
 from transduce.inference.engines.ct2_model import Shortlist
@@ -43,6 +44,20 @@ def test_progress_counts_training_pairs(bundle: Bundle, corpus: Corpus):
 
     assert counts == sorted(set(counts))
     assert counts[-1] == len(corpus.store)
+
+
+def test_frequencies_are_of_the_pairs_that_the_model_reads(
+    bundle: Bundle, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    indices, target = list[int](), Store.target
+    monkeypatch.setattr(
+        Store, "target", lambda store, index: indices.append(index) or target(store, index)
+    )
+    monkeypatch.setattr(learning, "PAIRS", 3)
+
+    learn_shortlist(bundle, corpus.store, PAIRS, _translations(bundle))
+
+    assert len(indices) <= 3 < len(corpus.store)
 
 
 def test_a_batch_is_looked_at_as_its_sentences_alone(bundle: Bundle):

@@ -12,6 +12,7 @@ from transduce.inference.glossary import (
     match_terms,
     read_glossary,
     term_constraints,
+    whole_term,
 )
 
 DOG, HOT_DOG = Term("dog", "Hund"), Term("hot dog", "Würstchen")
@@ -211,3 +212,20 @@ def test_without_terms_nobody_asks_what_the_words_are(monkeypatch: pytest.Monkey
     monkeypatch.delattr("transduce.inference.glossary.words")
 
     assert match_terms("The dog runs.", ()) == ()
+
+
+def test_many_terms_are_hashed_once_and_not_for_each_sentence():
+    class CountingTuple(tuple[Term, ...]):
+        hashed = 0
+
+        def __hash__(self) -> int:
+            CountingTuple.hashed += 1
+            return super().__hash__()
+
+    terms = CountingTuple((DOG, HOT_DOG))
+    again = CountingTuple(terms)
+
+    assert [match_terms("a dog", terms) for _ in range(5)] == [(DOG,)] * 5
+    assert whole_term("Hot dog", terms) == HOT_DOG
+    assert CountingTuple.hashed == 1
+    assert match_terms("a hot dog", again) == (HOT_DOG,)

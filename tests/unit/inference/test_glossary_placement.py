@@ -15,7 +15,7 @@ from transduce.inference.glossary import (
     match_terms,
     missing_terms,
     piece_spans,
-    request_with_next_term,
+    place_next_term,
     term_constraints,
 )
 from transduce.model.transformer import Transformer
@@ -46,7 +46,7 @@ def hypothesis_of(tokenizer: Tokenizer, text: str) -> Hypothesis:
 
 def lacks(tokenizer: Tokenizer, text: str, *terms: TermConstraint) -> list[TermConstraint]:
     hypothesis = hypothesis_of(tokenizer, text)
-    return missing_terms(hypothesis, terms, tokenizer.pieces(hypothesis.ids))
+    return missing_terms(hypothesis, terms, tokenizer)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_term_within_a_longer_word_is_lacking(text: str, lacks_it: bool):
     given = hypothesis_of(letters, text)
     assert term.target_ids[0] in given.ids
 
-    assert bool(missing_terms(given, [term], letters.pieces(given.ids))) == lacks_it
+    assert bool(missing_terms(given, [term], letters)) == lacks_it
 
 
 def test_a_term_counts_though_a_longer_word_begins_with_it_before(tokenizer: Tokenizer):
@@ -135,11 +135,33 @@ def test_a_term_counts_though_a_longer_word_begins_with_it_before(tokenizer: Tok
 
 
 @pytest.mark.parametrize(
-    ("behind", "ends"),
-    [([], True), (["</s>"], True), (["▁und"], True), ([","], True), (["e"], False), (["2"], False)],
+    ("text", "target"),
+    [
+        *(("l'eau", "eau"), ("„Hund“", "Hund"), ("ein (Hund)", "Hund"), ("我喜歡狗。", "狗")),
+        ("Hund da", "hund"),  # as the report counts it
+    ],
 )
-def test_a_word_ends_before_a_blank_a_mark_and_the_end(behind: list[str], ends: bool):
-    assert is_word_end(behind) == ends
+def test_a_term_is_not_lacking_where_other_pieces_spell_it(text: str, target: str):
+    given = Tokenizer.train([text, target], TokenizerConfig(vocab_size=300, byte_fallback=True))
+
+    assert lacks(given, text, TermConstraint((), ids(given, target))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "longer", "ends"),
+    [
+        ("ein Hund", "ein Hund", True),
+        ("ein Hund", "ein Hund und", True),
+        ("ein Hund", "ein Hund, der", True),
+        ("ein Hund", "ein Hunde", False),
+        ("ein Hund", "ein Hund2", False),
+        ("ein Hund", "ein Hund\N{COMBINING DIAERESIS}", False),
+        ("黑狗", "黑狗很小", True),
+        ("黑狗", "黑狗A", True),
+    ],
+)
+def test_a_word_ends_before_a_blank_a_mark_and_the_end(text: str, longer: str, ends: bool):
+    assert is_word_end(text, longer) == ends
 
 
 def looking(monkeypatch: pytest.MonkeyPatch, rows: Sequence[int], *, columns: int) -> None:
@@ -158,8 +180,8 @@ def placed(
     """The prefix that is asked for next, as text."""
     request = Request(ids(tokenizer, "a red ball"), prefix=ids(tokenizer, prefix))
     hypothesis = hypothesis_of(tokenizer, text)
-    pieces = tokenizer.pieces(hypothesis.ids)
-    now = request_with_next_term(model, request, hypothesis, terms, pieces)
+    now, placed_term = place_next_term(model, request, hypothesis, terms, tokenizer)
+    assert placed_term in terms
     assert now._replace(prefix=()) == request._replace(prefix=())
     return tokenizer.decode(now.prefix)
 
@@ -209,6 +231,43 @@ def test_a_term_goes_to_the_end_where_no_word_is_behind_what_was_forced(
     found_text = placed(untrained, tokenizer, "ein Buch", ball, prefix="ein Buch")
 
     assert found_text == "ein Buch Ball"
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "index", "expected"),
+    [
+        ("我喜歡貓。", "狗", 4, "我喜歡狗"),
+        ("貓很小。", "狗", 1, "狗"),
+        ("用ab。", "c", 4, "用ab c"),  # else "abc" would be one word
+    ],
+)
+def test_without_spaces_a_term_takes_the_place_of_a_piece_and_brings_no_space(
+    untrained: Transformer,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    target: str,
+    index: int,
+    expected: str,
+):
+    lines = ["我喜歡貓。", "貓很小。", "用ab。", "狗c"]
+    characters = Tokenizer.train(lines, TokenizerConfig(vocab_size=30, kind="char"))
+    count = len(hypothesis_of(characters, text).ids)
+    looking(monkeypatch, [2 if row == index else 3 for row in range(count)], columns=4)
+    term = TermConstraint((2,), ids(characters, target))
+
+    assert placed(untrained, characters, text, term) == expected
+
+
+def test_a_term_does_not_cut_a_character_that_is_spelt_in_bytes(
+    untrained: Transformer, monkeypatch: pytest.MonkeyPatch
+):
+    given = Tokenizer.train(["我狗。"] * 3, TokenizerConfig(vocab_size=263, byte_fallback=True))
+    pieces = given.pieces(hypothesis_of(given, "我貓。").ids)
+    last_byte = max(row for row, piece in enumerate(pieces) if piece.startswith("<0x"))
+    looking(monkeypatch, [2 if row == last_byte else 3 for row in range(len(pieces))], columns=4)
+    term = TermConstraint((2,), ids(given, "狗"))
+
+    assert "\ufffd" not in placed(untrained, given, "我貓。", term)
 
 
 def test_a_real_model_places_a_term_somewhere_behind_the_prefix(

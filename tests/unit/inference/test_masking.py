@@ -7,7 +7,10 @@ import pytest
 from tests.unit.inference.scripted import Scripted
 
 from transduce.data.config import TokenizerConfig
+from transduce.data.corpus import Pair
 from transduce.data.tokenizer import Tokenizer
+from transduce.evaluation.scoring import encode_pairs
+from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.translator import Translator
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
@@ -140,3 +143,17 @@ def test_a_tokenizer_keeps_its_patterns(protecting: Tokenizer):
     assert again.protection.patterns == ("code", "url")
     assert len(again.placeholders) == 16
     assert again.decode(again.encode("a b")) == "a b"
+
+
+def test_a_given_translation_is_scored_with_placeholders_as_perplexity_is(protecting: Tokenizer):
+    model, target = translator_of(protecting, lambda ids: ids)[0].model, f"{SENTENCE}, sieben"
+    assert isinstance(model, Transformer)
+    engine = TorchEngine(model, pad=protecting.pad, eos=protecting.EOS, device="cpu")
+
+    (scored,) = Translator.from_parts(model, protecting, search=SearchConfig()).score(
+        [SENTENCE], [target]
+    )
+
+    (expected,) = engine.score(encode_pairs([Pair(SENTENCE, target)], protecting))
+    assert scored.log_probs == pytest.approx(expected, abs=1e-4)
+    assert {"my_table.size", "https://a.example/x"} <= {*scored.pieces}

@@ -60,6 +60,7 @@ def translator(english: Tokenizer) -> Translator:
         ("CLOSE THE WINDOW AND SEE www.a.example", None, "capitals"),
         ("CLOSE <b>THE WINDOW</b>", "Close <b>the window</b>", "capitals"),
         ("<2de> CLOSE THE WINDOW", "<2de> Close the window", "capitals"),
+        ("<2de>CLICKING", "<2de>Clicking", "capitals"),
         (">>deu<< CLOSE THE WINDOW", ">>deu<< Close the window", "capitals"),
     ],
 )

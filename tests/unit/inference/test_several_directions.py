@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import CommandResult, Transduce, refuses
 from tests.unit.conftest import LINES
-from tests.unit.inference.engines.conftest import PLAIN_SHAPE, lively
+from tests.unit.inference.engines.conftest import PLAIN_SHAPE, bundle_of, lively
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.data.config import Languages, TokenizerConfig
@@ -184,3 +184,19 @@ def test_a_glossary_is_read_in_the_direction_that_is_translated(
 
     assert "a ball" in result.out
     assert "of 1 terms applied\n" in result.err
+
+
+def test_a_model_of_one_direction_takes_its_own_target_alone(
+    tokenizer: Tokenizer, tmp_path: Path, transduce: Transduce
+):
+    bundle = bundle_of(lively(replace(PLAIN_SHAPE, vocab_size=tokenizer.vocab_size)), tokenizer)
+
+    def translate(*options: str) -> CommandResult:
+        bundle.save(tmp_path / "model")
+        return transduce("translate", tmp_path / "model", *options, stdin=b"a ball\n")
+
+    named = translate("--to", "deu", "--from", "en")
+    assert (named.code, named.out) == (0, translate().out)
+    refuses(translate("--to", "fr"), "does not translate into 'fr', only into de")
+    bundle.languages = Languages()
+    refuses(translate("--to", "de"), "it has one direction, so leave out the target language")

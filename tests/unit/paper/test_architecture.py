@@ -60,6 +60,13 @@ def test_a_radius_is_of_self_attention_alone():
     assert ["radius 3" in shape for shape in shapes] == [True, True, False]
 
 
+@pytest.mark.parametrize(("scale", "scaled"), [("embedding", True), ("projection", False)])
+def test_embeddings_are_scaled_as_the_recipe_says(scale: str, scaled: bool):
+    anatomy = take_apart(on_paper(replace(SHAPE, scale=scale)))
+
+    assert ("times √14" in anatomy.embedding.shape) == scaled
+
+
 def test_the_table_sums_up_the_base_model():
     table = parts_table(take_apart(on_paper(ModelConfig())))
 

@@ -1,5 +1,6 @@
 """Committed pages of the paper's tables are what their programs write of the committed records."""
 
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -72,6 +73,26 @@ def test_rows_are_kept_as_they_are_finished_and_those_that_were_kept_are_taken(
         "base-seed-2.json": "of this one",
         "base-seed-3.json": "of this one",
     }
+
+
+def test_rows_of_another_corpus_are_not_handed_over(
+    paper: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """A value that an earlier version did not write is no difference."""
+    kept, work = tmp_path / "paper-table3" / "outcomes", tmp_path / "work" / "outcomes"
+    for folder, corpus in ((kept, "a"), (work, "b")):
+        folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(json.dumps({"pairs": 5, "corpus_sha256": corpus}))
+    (kept / "base-seed-1.json").touch()
+    monkeypatch.setattr(paper, "RESULTS", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["paper.py", "table3", "--work", str(work.parent)])
+
+    with pytest.raises(SystemExit, match="holds rows of another corpus or other settings"):
+        paper.main()
+    assert [file.name for file in work.iterdir()] == ["settings.json"]
+    (work / "settings.json").write_text('{"pairs": 5}')
+    paper.copy_missing(kept, work)
+    assert (work / "base-seed-1.json").exists()
 
 
 class _Finished:

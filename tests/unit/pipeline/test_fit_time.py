@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import pytest
 import torch
 from tests.conftest import SMALL, write_corpus
 
-from transduce.config import load_recipe
+from transduce.config import load_recipe, to_toml
 from transduce.data.corpus import Pair
 from transduce.evaluation.metrics import Perplexity
 from transduce.model.transformer import Transformer
@@ -19,7 +20,7 @@ from transduce.pipeline import run as run_module
 from transduce.pipeline.defaults import NO_PLAN, R_DROP_EPOCHS, EpochPlan
 from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
 from transduce.pipeline.run import _Run  # pyright: ignore[reportPrivateUsage]
-from transduce.pipeline.run_folder import prepare_run
+from transduce.pipeline.run_folder import check_output_folder, prepare_run
 from transduce.pipeline.selection import RunEvaluator
 from transduce.search.config import SearchConfig
 from transduce.train.distributed import Process
@@ -27,6 +28,7 @@ from transduce.train.events import Event, EventHandler, Progress
 from transduce.train.optimizer import learning_rates
 
 DEFAULT = EpochPlan(22, frozenset())
+BY_HAND = DEFAULT._replace(by_hand=frozenset({"train.validate_every"}))
 
 
 def test_updates_and_validations_fill_the_time():
@@ -52,18 +54,30 @@ def test_slow_validations_are_fewer():
     assert fitted.train.validate_every == plan.updates / 2
 
 
-def test_a_time_too_short_to_validate_once_is_refused_with_one_that_is_not():
-    recipe = load_recipe("tiny", ["train.time=1m"])
+def test_validations_at_an_interval_set_by_hand_fit_into_the_time():
+    recipe = load_recipe("tiny", ["train.time=10m", "train.validate_every=10"])
+
+    fitted, plan = fit_time(recipe, Durations(0.5, 4.0, 60.0), elapsed=40.0, plan=BY_HAND)
+
+    assert fitted.train.validate_every == 10
+    assert plan.fixed_interval
+    assert plan.updates == 552, "56 validations take 224 of the 500 seconds"
+
+
+@pytest.mark.parametrize("plan", [DEFAULT, BY_HAND], ids=["default", "by hand"])
+def test_a_time_too_short_to_validate_once_is_refused_with_one_that_is_not(plan: EpochPlan):
+    every = "train.validate_every=3"
+    recipe = load_recipe("tiny", ["train.time=1m", every])
     durations = Durations(1.0, 20.0, 50.0)
 
     with pytest.raises(
         ValueError, match=r"train.time 1m is too short: .* allow (\d+)s or"
     ) as error:
-        fit_time(recipe, durations, elapsed=9.0, plan=DEFAULT)
+        fit_time(recipe, durations, elapsed=9.0, plan=plan)
 
     enough = str(error.value).partition("allow ")[2].partition("s")[0]
-    recipe = load_recipe("tiny", [f"train.time={enough}s"])
-    assert fit_time(recipe, durations, elapsed=9.0, plan=DEFAULT)[1].updates >= 10
+    recipe = load_recipe("tiny", [f"train.time={enough}s", every])
+    assert fit_time(recipe, durations, elapsed=9.0, plan=plan)[1].updates >= 10
 
 
 def test_the_paper_s_schedule_gives_way_to_one_that_ends_from_the_same_peak():
@@ -97,6 +111,26 @@ def test_a_resumed_run_is_with_or_without_r_drop_as_it_was_begun():
     assert resumed.train.r_drop == 0.0
 
 
+@pytest.mark.parametrize(
+    ("setting", "checkpoint", "refused"),
+    [
+        ("train.time=2h", "update-00000010", ""),
+        ("train.time=2h", "", "train.time"),
+        ("train.updates=9000", "update-00000010", "train.updates"),
+    ],
+)
+def test_a_begun_run_of_a_given_time_gets_another_time_once_it_has_a_checkpoint(
+    setting: str, checkpoint: str, refused: str, tmp_path: Path
+):
+    file = tmp_path / "recipe.toml"
+    file.write_text(to_toml(load_recipe("tiny", ["train.time=1h"])))
+    (tmp_path / "checkpoints" / checkpoint).mkdir(parents=True)
+    message = f"^{refused} differs from that of the run in .* or start a new run"
+
+    with pytest.raises(ValueError, match=message) if refused else nullcontext():
+        check_output_folder(load_recipe(str(file), [setting]), tmp_path, resume=True)
+
+
 def test_ranks_plan_a_run_by_the_same_collectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Rank 0 alone measures speed: it must not wait for the others meanwhile."""
     write_corpus(tmp_path)
@@ -109,8 +143,10 @@ def test_ranks_plan_a_run_by_the_same_collectives(tmp_path: Path, monkeypatch: p
 
     for rank in (0, 1):
         run = _Run(recipe, out, prepared, Process(rank=rank, world_size=2), print)
-        run.fit_time(torch.device("cpu"), plan=NO_PLAN, started=time.monotonic())
+        plan = run.fit_time(torch.device("cpu"), plan=BY_HAND, started=time.monotonic())[1]
         assert len(calls) == 2 * (rank + 1)
+        assert plan
+        assert plan.fixed_interval
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.conftest import made
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import Recipe, load_recipe
 from transduce.corpus_check.fingerprint import fold
-from transduce.data.config import Languages, TokenizerConfig
+from transduce.data.config import AugmentConfig, Languages, TokenizerConfig
 from transduce.data.corpus import Pair
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
@@ -276,3 +276,30 @@ def test_protected_text_is_placeholders_where_both_sides_have_it(tmp_path: Path)
     assert masked[::2] == masked[1::2], "both sides or none"
     assert 0.75 < sum(masked) / len(masked) < 1
     assert all("file_" in pair.source for pair in prepared.validation), "text as it is"
+
+
+def test_runs_of_all_seeds_share_what_is_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Held-out pairs, the sample that the vocabulary is learned from, how its text is varied."""
+    monkeypatch.setattr(survey, "_SAMPLE_PAIRS", 400)
+    recipe = a_corpus(tmp_path, pairs=2003)
+    recipe = replace(
+        recipe,
+        augment=AugmentConfig(stray_spaces=0.5),
+        tokenizer=replace(recipe.tokenizer, vocab_size=300),
+    )
+    other, notes = replace(recipe, train=replace(recipe.train, seed=2)), list[str]()
+
+    for seeded, name in ((recipe, "first"), (other, "second"), (other, "first")):
+        prepare_run(seeded, tmp_path / name, on_event=saying(notes))
+
+    first, second = (
+        {
+            path.relative_to(tmp_path / name): path.read_bytes()
+            for path in (tmp_path / name / "prepared").rglob("*")
+            if path.is_file()
+        }
+        for name in ("first", "second")
+    )
+    assert Path("prepared/validation.source") in first
+    assert first == second
+    assert sum("prepared already" in note for note in notes) == 1

@@ -72,7 +72,7 @@ FAULTY = {
     "language de": ({"Ja, genau das wollte ich.": GERMAN}, {}),
     "language en": ({ENGLISH: "Mmm, mmm, mmm."}, {}),
     "score": ({GERMAN: ENGLISH}, {"log_probs": (-1.0, -2.1)}),
-    "repetition": ({GERMAN: ENGLISH}, {"flag": "repetition"}),
+    "repetition": ({GERMAN: ENGLISH}, {"flag": 'repetition ("the dog" ×3)'}),
 }
 
 
@@ -92,6 +92,16 @@ def test_poor_pairs_are_left_out_with_their_reason(tmp_path: Path, reason: str):
 
     assert result == f"1 pairs of 2 lines; left out now 1 ({reason}: 1)"
     assert (tmp_path / "o.tsv").read_text("utf-8") == "<bt> Good day.\tGuten Tag.\n"
+
+
+def test_a_milder_filter_follows_one_that_kept_nothing(tmp_path: Path):
+    text, out, table = written(tmp_path, GERMAN), tmp_path / "o.tsv", Table({GERMAN: ENGLISH})
+    with pytest.raises(ValueError, match="no pair to keep of 1 lines"):
+        made(table, text, out, SyntheticConfig(min_score=-0.5))
+
+    result, _ = made(table, text, out, SyntheticConfig(min_score=-1.5))
+
+    assert result == "1 pairs of 1 lines"
 
 
 def test_a_mended_translation_and_a_score_on_the_limit_pass(tmp_path: Path):

@@ -1,7 +1,9 @@
 """What a client may use: its keys, its requests per minute, its characters per day."""
 
+import asyncio
 import os
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -61,7 +63,7 @@ def test_the_storage_of_counts_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> 
     limits = ClientLimits(ServerSettings(keys=(key,)))
 
     limits.authorize("alpha", "127.0.0.1", missing_status=400)
-    limits.charge(key, 3)
+    limits.charge(key, 3, path="/translate")
 
     counted = [*storage.events, *storage.storage]
     assert sum(key.user in name for name in counted) == 2
@@ -142,6 +144,24 @@ def test_a_daily_quota_is_charged_for_successes_of_every_api(serve: Serve) -> No
     assert refused.status_code == 429
     document = {"file": ("a.txt", b"Hello."), "target_lang": (None, "DE")}
     assert served.ask("POST", "/v2/document", files=document, headers=key).status_code == 456
+
+
+def test_parallel_requests_stay_within_a_quota(serve: Serve) -> None:
+    served = serve(settings=ServerSettings(keys=(APIKey("ten", daily_characters=14),)))
+    key = {"Authorization": "DeepL-Auth-Key ten"}
+    loud = served.loud["en-de"]
+    loud.go.clear()
+
+    async def go() -> list[int]:
+        async with served.client() as client:
+            ask = partial(client.post, "/translate", json=FIELDS, headers=key)
+            asks = [asyncio.create_task(ask()) for _ in range(4)]
+            await asyncio.sleep(0.1)
+            loud.go.set()
+            return [response.status_code for response in await asyncio.gather(*asks)]
+
+    assert sorted(asyncio.run(go())) == [200, 200, 429, 429]
+    assert served.ask("GET", "/v2/usage", headers=key).json()["character_count"] == 12
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,13 @@ def test_values_go_after_a_while(store: ClientStore) -> None:
     assert asyncio.run(go()) == (b"x", None)
 
 
-def test_the_oldest_go_where_there_are_too_many(store: ClientStore) -> None:
-    store.put("job", "a", b"other")
-    for number in range(4):
-        store.put("document", str(number), str(number).encode(), max_count=3)
+def test_the_size_of_a_kind_is_that_of_its_values(store: ClientStore) -> None:
+    for kind, key in (("job", "a"), ("document", "a"), ("document", "b"), ("document", "b")):
+        store.put(kind, key, b"12345")
+    store.put("document", "c", b"x" * 999)
+    store.delete("document", "c")
 
-    assert store.values("document") == [b"1", b"2", b"3"]
-    assert store.values("job") == [b"other"]
+    assert [store.size(kind) for kind in ("none", "job", "document")] == [0, 1005, 2010]
 
 
 def test_a_value_takes_the_place_of_an_earlier_one(store: ClientStore) -> None:

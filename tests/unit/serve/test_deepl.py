@@ -1,11 +1,14 @@
 """The shape of DeepL's API."""
 
 import asyncio
+import time
 
 import httpx
 import pytest
 from tests.served import Serve, Served
 
+from transduce.serve import deepl_glossaries
+from transduce.serve.documents import DocumentJob
 from transduce.serve.settings import APIKey, ServerSettings
 
 HELLO = {"text": ["Hello there."], "target_lang": "DE"}
@@ -245,6 +248,23 @@ def test_a_glossary_is_applied(served: Served) -> None:
     assert [term.target for term in served.loud["en-de"].glossary] == ["Apfel", "Hund"]
 
 
+def test_each_key_has_its_own_space_for_glossaries(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deepl_glossaries, "MAX_BYTES", 1300)
+    served = serve(settings=ServerSettings(keys=(APIKey("secret"), APIKey("other"))))
+
+    def ask(verb: str, path: str, key: str, **fields: object) -> httpx.Response:
+        headers = {"authorization": f"DeepL-Auth-Key {key}"}
+        return served.ask(verb, path, json=fields, headers=headers)
+
+    first = ask("POST", "/v2/glossaries", "secret", **WORDS).json()["glossary_id"]
+
+    assert "exceed 1,300 bytes" in message(ask("POST", "/v2/glossaries", "secret", **WORDS), 400)
+    assert ask("POST", "/v2/glossaries", "other", **WORDS).status_code == 201
+    assert ask("PATCH", f"/v3/glossaries/{first}", "secret", name="ours").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("handling", "given", "expected"),
     [
@@ -372,6 +392,17 @@ def test_a_document_that_fails_says_why(serve: Serve) -> None:
     assert state.json()["status"] == "error"
     assert state.json()["error_message"].startswith("Source and target language")
     assert message(result, 404)
+
+
+def test_a_document_of_a_killed_process_fails_when_its_time_is_over(served: Served) -> None:
+    job = DocumentJob(document_id="A", key="B", characters=1, deadline=time.time() - 1)
+    served.app.state.store.put("job", "A", job.model_dump_json().encode())
+
+    state = served.post("/v2/document/A", document_key="B").json()
+
+    assert state["status"] == "error"
+    assert "upload the document again" in state["error_message"]
+    assert message(served.post("/v2/document/A/result", document_key="B"), 404)
 
 
 @pytest.mark.parametrize(

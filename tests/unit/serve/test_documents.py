@@ -1,12 +1,16 @@
 """Documents: translated whole, kept for a while, found by their name alone."""
 
 import asyncio
+import threading
 import time
 
 import httpx
 import pytest
 from tests.served import Serve, Served
 
+from transduce.documents.document import Document
+from transduce.documents.formats import read_document
+from transduce.serve import documents
 from transduce.serve.settings import APIKey, ServerSettings
 
 EN_DE = {"source": "en", "target": "de"}
@@ -111,6 +115,61 @@ def test_auto_finds_out_the_language_of_the_whole(serve: Serve) -> None:
     upload(served, "a.txt", text.encode(), source="auto", target="fr")
 
     assert "Ja." in served.loud["de-fr"].received
+
+
+def test_styles_of_a_page_say_nothing_of_its_language(serve: Serve) -> None:
+    pytest.importorskip("lingua")
+    served = serve("en-fr", "de-fr")
+    comment = "/* The colours of all the pages of this site are set in this file. */\n" * 200
+    page = f"<style>{comment}</style><p>Das ist ein Haus mit einem Garten.</p>"
+
+    upload(served, "a.html", page.encode(), source="auto", target="fr")
+
+    assert served.loud["de-fr"].received == ["Das ist ein Haus mit einem Garten."]
+
+
+def test_translations_are_kept_for_their_time(served: Served) -> None:
+    responses = [upload(served, "a.txt", b"One.") for _ in range(101)]
+
+    assert fetched(served, responses[0]).content == b"ONE."
+
+
+def test_documents_are_refused_while_too_many_are_kept(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MAX_BYTES", 1000)
+    first = upload(served, "a.txt", b"One.")
+
+    refused = upload(served, "a.txt", b"Two.")
+    deepl = served.ask(
+        "POST", "/v2/document", data={"target_lang": "DE"}, files={"file": ("a.txt", b"Two.")}
+    )
+
+    assert error(refused, 429) == "Too many documents are stored"
+    assert (refused.headers["retry-after"], deepl.status_code) == ("60", 429)
+    assert fetched(served, first).content == b"ONE."
+
+
+def test_few_documents_are_read_at_a_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Semaphore(2)
+    crowded: list[bool] = []
+
+    def read(name: str, content: bytes, *, target: str) -> Document:
+        crowded.append(not free.acquire(blocking=False))
+        time.sleep(0.02)
+        free.release()
+        return read_document(name, content, target=target)
+
+    async def go() -> list[int]:
+        async with served.client() as client:
+            files = {"file": ("a.txt", b"One.")}
+            asks = [client.post("/translate_file", data=EN_DE, files=files) for _ in range(8)]
+            return [response.status_code for response in await asyncio.gather(*asks)]
+
+    monkeypatch.setattr(documents, "read_document", read)
+
+    assert asyncio.run(go()) == [200] * 8
+    assert crowded == [False] * 8
 
 
 @pytest.mark.parametrize(

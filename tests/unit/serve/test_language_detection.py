@@ -89,18 +89,44 @@ def test_markup_and_addresses_are_not_read_as_language() -> None:
     assert detector.detect(tagged) == detector.detect("  Hund   ")
 
 
+ENGLISH = "The old man reads a book in the garden. "
+
+
+@pytest.mark.parametrize(
+    "hidden", ["<style>{}</style>", "<SCRIPT src='a'>{}</script >", "<!--{}-->"]
+)
+def test_scripts_and_comments_are_not_read_as_language(hidden: str) -> None:
+    pytest.importorskip("lingua")
+    detector = LanguageDetector(["en", "de"])
+
+    assert detector.detect(hidden.format(ENGLISH * 200) + GERMAN) == detector.detect(GERMAN)
+
+
+@pytest.mark.parametrize("mentioned", ["<style> ", "<script> ", "<!-- "])
+def test_a_tag_that_is_only_mentioned_hides_nothing(mentioned: str) -> None:
+    pytest.importorskip("lingua")
+
+    assert LanguageDetector(["en", "de"]).detect(mentioned + GERMAN)[0].language == "de"
+
+
+def test_the_beginning_of_a_long_text_is_enough() -> None:
+    pytest.importorskip("lingua")
+    detector = LanguageDetector(["en", "de"])
+
+    assert detector.detect("Hund " * 1000 + ENGLISH * 10) == detector.detect("Hund " * 1000)
+
+
 def guesses(**confidences: float) -> list[DetectedLanguage]:
     return [
         DetectedLanguage(language=code, confidence=value) for code, value in confidences.items()
     ]
 
 
-def test_a_long_run_without_spaces_is_searched_in_linear_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize("run", ["a", "<script", "<!--", "<style></style "])
+def test_a_long_run_is_searched_in_linear_time(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For an address it took half a minute, in which the server answered nobody."""
     monkeypatch.setitem(sys.modules, "lingua", None)
-    text, started = "a" * 100_000, time.perf_counter()
+    text, started = run * 100_000, time.perf_counter()
 
     (guess,) = LanguageDetector(["en"]).detect(text)
     probable_source(text, guesses(de=99.0, en=1.0), ["en"])

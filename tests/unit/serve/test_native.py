@@ -77,6 +77,7 @@ def test_a_translation_is_told_in_full(served: Served) -> None:
         {"piece": "</s>", "log_prob": -1.0},
     ]
     assert (first["score"], first["parts"], first["mended"]) == (-1.5, 1, False)
+    assert first["recased"] == ""
 
 
 def test_a_prefix_begins_the_first_sentence_alone(served: Served) -> None:
@@ -201,6 +202,22 @@ def test_attention_is_the_model_s(
     assert body["target_pieces"] == list(traced.target_pieces)
     assert body["cross"][0][0][0] == pytest.approx(traced.cross[0][0][0], abs=1e-3)
     assert (len(body["encoder"]), len(body["decoder"])) == (2, 1)
+
+
+def test_capitals_are_looked_into_as_they_were_translated(
+    real: Served, translator: Translator, tokenizer: Tokenizer, untrained: Transformer
+) -> None:
+    (offline,) = translator.translate([DOG.upper()])
+
+    (single,) = real.post("/api/translate", text=DOG.upper()).json()["sentences"]
+    attention = real.post("/api/attention", text=DOG.upper()).json()
+
+    assert single["recased"] == offline.recased != ""
+    bundle = bundle_of("en", "de", tokenizer=tokenizer, model=untrained)
+    traced = trace_attention(bundle, offline.recased)
+    assert attention["source"] == offline.recased
+    assert attention["source_pieces"] == list(traced.source_pieces)
+    assert attention["target_pieces"] == list(traced.target_pieces)
 
 
 def test_attention_and_explorer_are_those_of_a_direction(both_ways: Path) -> None:

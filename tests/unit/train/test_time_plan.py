@@ -52,6 +52,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     config: TrainConfig = CONFIG,
     stop_after: int = 10**6,
+    fixed_interval: bool = False,
 ) -> tuple[TrainResult | None, list[Event], list[float]]:
     """Train under the clock; return the result, all events, and the rate of every update."""
     events, rates = list[Event](), list[float]()
@@ -74,6 +75,7 @@ def run(
         validation_seconds=VALIDATION,
         final_share=FINAL_SHARE,
         setup_seconds=machine.now and 3.0,
+        fixed_interval=fixed_interval,
     )
     result = None
     with suppress(KeyboardInterrupt):
@@ -124,6 +126,46 @@ def test_training_ends_in_time_with_a_finished_cooldown(
     validated = [event.update for event in events if isinstance(event, Validated)]
     assert validated[-1] == result.state.update
     assert len(set(validated)) == len(validated) in (11, 12, 13)
+
+
+@pytest.mark.parametrize(
+    ("update", "then"), [(2.3, None), (0.3, None), (0.5, 3.0)], ids=["slow", "fast", "slows down"]
+)
+def test_an_interval_set_by_hand_is_kept_and_the_time_too(
+    update: float,
+    then: float | None,
+    *,
+    tiny: Transformer,
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    machine = Machine(update=update, then=then)
+
+    _, events, rates = run(
+        machine,
+        model=tiny,
+        corpus=corpus,
+        folder=tmp_path,
+        monkeypatch=monkeypatch,
+        config=replace(CONFIG, validate_every=2, time="1000s"),
+        fixed_interval=True,
+        stop_after=2000,
+    )
+
+    validated = [event.update for event in events if isinstance(event, Validated)]
+    assert validated[:-1] == list(range(2, validated[-1], 2))
+    assert machine.now + FINAL_SHARE * VALIDATION == pytest.approx(1000, rel=0.05)
+    assert rates[-1] == pytest.approx(CONFIG.learning_rate / 55, rel=1e-6)
+
+
+def test_slow_validations_at_an_interval_set_by_hand_leave_time_for_updates():
+    plan = TimePlan(updates=500, validation_seconds=4.0, final_share=2.0, fixed_interval=True)
+    config = replace(CONFIG, updates=500, validate_every=10)
+
+    after = plan.replan(10, config=config, left=208.0, update_seconds=0.1, validation_seconds=30.0)
+
+    assert after.updates == 10 + 400, "40 times 10 updates and a validation of 4 seconds"
 
 
 def test_the_time_left_counts_down_to_the_end_of_the_budget(

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
 from transduce.config import load_recipe
 from transduce.train import trackers as module
 from transduce.train.events import Event, LogMessage, Progress, Validated
-from transduce.train.trackers import OPENERS, Tracker, check_trackers, trackers
+from transduce.train.trackers import OPENERS, OpenTracker, Tracker, check_trackers, trackers
 
 
 @dataclass
@@ -88,6 +89,36 @@ def test_a_run_that_fails_closes_its_trackers(tmp_path: Path):
     assert tracker.calls[-1] == ("close",)
 
 
+def fail(*_: object) -> NoReturn:
+    raise ConnectionError("no route\nto the host")
+
+
+@pytest.mark.parametrize(
+    "opener",
+    [
+        fail,
+        lambda run, update: Tracker(fail, fail),
+        lambda run, update: Tracker(lambda values, update: None, fail),
+    ],
+    ids=["opening", "logging", "closing"],
+)
+def test_a_tracker_that_fails_is_reported_and_left_out(tmp_path: Path, opener: OpenTracker):
+    other, events = FakeTracker(), list[Event]()
+    openers = {"a": opener, "b": other.open}
+
+    with trackers(tmp_path, ("a", "b"), on_event=events.append, openers=openers) as on_event:
+        on_event(progress(20))
+        on_event(VALIDATED)
+
+    messages = [event.text for event in events if isinstance(event, LogMessage)]
+    assert messages == ["training continues without train.log_to a: no route"]
+    assert [event for event in events if not isinstance(event, LogMessage)] == [
+        progress(20),
+        VALIDATED,
+    ]
+    assert len(other.calls) == 4
+
+
 def test_without_a_tracker_nothing_is_opened(tmp_path: Path):
     tracker, events = FakeTracker(), list[Event]()
 
@@ -109,12 +140,17 @@ def test_wandb_and_trackio_are_called_by_their_interface(
         )
     monkeypatch.setitem(sys.modules, name, fake)
 
-    tracker = OPENERS[name](tmp_path / "mine", 1)
+    run = tmp_path / "mine"
+    run.mkdir()
+    tracker = OPENERS[name](run, 1)
     tracker.log({"train/loss": 1.5}, 20)
     tracker.close()
+    OPENERS[name](run, 41)
 
+    assert calls.pop() == calls[0]  # of a resumed run
+    ids = {"id": (run / "wandb-id.txt").read_text()} if name == "wandb" else {}
     assert calls == [
-        ("init", (), {"project": "transduce", "name": "mine", "resume": "allow"}),
+        ("init", (), {"project": "transduce", "name": "mine", "resume": "allow", **ids}),
         ("log", ({"train/loss": 1.5},), {"step": 20}),
         ("finish", (), {}),
     ]

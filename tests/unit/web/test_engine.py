@@ -13,9 +13,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from tests.conftest import SHAPE, made
+from tests.faults.damaging import tiny_bundle
 from tests.node import run_node
 from tests.switched import switched
 
+from transduce.data.segmentation import sentence_spans
 from transduce.inference.engines.torch_engine import TorchEngine
 from transduce.inference.repetition import (
     detect_repetition,
@@ -27,7 +29,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.trace import intermediate_results, trace
 from transduce.model.transformer import Transformer
 from transduce.search.config import Request, SearchConfig
-from transduce.web.page import engine
+from transduce.web.page import describe, engine
 
 # Multiples of four, which the kernels need; heads of another size than d_model / heads.
 KERNELS = replace(SHAPE, vocab_size=40, d_model=16, d_ff=24, heads=3, d_k=4, d_v=8)
@@ -241,8 +243,11 @@ answer(Object.fromEntries([...tensors].map(([name, value]) =>
 
     for key, values in answer.items():
         part, _, output = key.rpartition(".")
-        result = expected[f"{part}.feed_forward_output" if output == "output" else key]
-        tensor = torch.from_numpy(result.copy())
+        names = {"output": "feed_forward_output", "normalized": "residual"}
+        name = f"{part}.{names.get(output, output)}".lstrip(".")
+        tensor = torch.from_numpy(expected[name].copy())
+        if output == "normalized":
+            tensor = model.get_submodule(f"{part}.norm")(tensor).detach()
         if output in ("queries", "keys", "values"):
             tensor = tensor.transpose(0, 1)  # JavaScript keeps the heads side by side
         numbers = torch.tensor([-torch.inf if value is None else value for value in values])
@@ -289,6 +294,46 @@ answer(payload.map(({ source, target, ids, logProbs, loss }) => [
         assert novel == pytest.approx(max(-1000.0, expected))
         flags[repeats] += 1
     assert min(flags.values()) > 50, "both happen"
+
+
+SENTENCES_OF_TEXTS = [
+    "",
+    " \n\t ",
+    "A dog runs. It barks!  Why? Nobody knows… Well",
+    "Mr. Brown met Dr. Ho at St. Mary. He left.",
+    "Hunde z. B. Dackel, Katzen usw. Die Tiere, d. h. alle, am 3. Mai. Im 19. Jahrhundert",
+    "No. 5 and Fig. 3, Nr. 7, Hauptstr. 5. He said no. Then he left.",
+    "I live in the U.S. It is big. J. S. Bach. Vitamin C. It is good. M. Dupont est là",
+    'He said "Go." Then he left. »Komm!« Er kam. Il dit : « Bonjour. » Puis il part.',
+    "It is so.[1][23] Nobody knew. A thing . . . was odd. . . . Then",
+    "犬だ。猫！「はい。」鳥",
+    "क्या हाल है। मैं ठीक हूँ।",
+    "hi. how are you?",
+    "Hi. how are you?",
+    "- Yes\r\n * No\n2) Maybe\n-5 degrees\n1. Item. Go",
+]
+
+
+def test_sentences_end_where_they_do_in_python():
+    generator = random.Random(9)
+    parts = ["Dr", "z", "B", "am", "3", "19", "Mai", "No", "U.S", "The", "he", "Él", "日本", "1999"]
+    parts += [*".!?…。"] * 2 + [*'»«“"()[]-\u00a0\n'] + ["[12]", ". . .", "...", ". ", "! ", "1) "]
+    texts = [
+        "".join(part + generator.choice(["", " "]) for part in generator.choices(parts, k=14))
+        for _ in range(600)
+    ]
+    texts += SENTENCES_OF_TEXTS
+    _, description = describe(tiny_bundle(), precision="float32")
+    script = """
+const { splitSentences } = await import(`${engine}/sentences.js`);
+answer(payload.texts.map((text) => splitSentences(text, payload.segmentation)));
+"""
+    answers = run_node(script, {"texts": texts, "segmentation": description["segmentation"]})
+
+    for text, answer in zip(texts, answers, strict=True):
+        expected = [text[start:end] for start, end in sentence_spans(text)]
+        assert [part["sentence"] for part in answer if part["sentence"]] == expected
+        assert "".join(part["sentence"] + part["gap"] for part in answer) == text
 
 
 def test_no_module_overrides_a_function_of_another():

@@ -40,6 +40,9 @@ _MIN_ROWS, _MAX_HYPOTHESES = 8, 40
 _SHORTLIST_ROWS = 24
 """Maximum sentences of a group with a shortlist: the pieces of all are computed for each."""
 
+_MAX_POSITIONS = 8192
+"""Maximum rows x beam x longest side of a group, in pieces, as its memory grows with them."""
+
 _MAX_BEAM = 100
 """Candidates are kept in order one by one, which takes long for very many."""
 
@@ -175,10 +178,17 @@ class NativeEngine:
         whole_vocabulary: bool = False,
     ) -> list[list[RawHypothesis]]:
         """Translate sentences in groups of similar length, the longest first."""
-        order = sorted(range(len(sentences)), key=lambda index: -len(sentences[index].source))
+        lengths = [max(len(sentence.source), len(sentence.prefix)) for sentence in sentences]
+        order = sorted(range(len(sentences)), key=lambda index: -lengths[index])
         most = _SHORTLIST_ROWS if self._has_shortlist else _MAX_ROWS
         rows = min(most, max(_MIN_ROWS, _MAX_HYPOTHESES // beam), -(-len(order) // self.threads))
-        groups = [order[first : first + rows] for first in range(0, len(order), rows or 1)]
+        groups: list[list[int]] = []
+        for index in order:
+            last = groups[-1] if groups else []
+            if last and len(last) < min(rows, _MAX_POSITIONS // (beam * lengths[last[0]])):
+                last.append(index)
+            else:
+                groups.append([index])
         results: list[list[RawHypothesis]] = [[] for _ in sentences]
         for first in range(0, len(groups), _GROUPS_PER_CALL * self.threads):
             interruption_point()

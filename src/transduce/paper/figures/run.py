@@ -223,14 +223,14 @@ def make_figures(
             "figure": name,
             "title": figure.title,
             "found": result,
-            "quick": quick,  # quick numbers mean little
+            "quick": quick and bool(figure.quick),  # else it is measured as ever
             "versions": versions("torch"),
             "threads": torch.get_num_threads(),
             "numbers": asdict(numbers),
             **({"model": weights} if figure.needs else {}),
         }
         write_files(folder, {f"{name}.json": json_text(record, indent=1)})
-        rows.append(f"| {name} | {result} |")
+        rows.append(f"| {name} | {_marked_finding(record)} |")
     write_files(folder, {"figures.md": _page(folder)})
     return "\n".join(rows)
 
@@ -241,5 +241,11 @@ def _page(folder: Path) -> str:
     for name, figure in FIGURES.items():
         if (file := folder / f"{name}.json").is_file():
             record = read_record(file, dict, remedy=f"delete it, or repeat --only {name}")
-            parts.append(f"## {figure.title}\n\n{record['found']}\n\n![]({name}.svg)")
+            parts.append(f"## {figure.title}\n\n{_marked_finding(record)}\n\n![]({name}.svg)")
     return "\n\n".join(parts) + "\n"
+
+
+def _marked_finding(record: Mapping[str, Any]) -> str:
+    """The finding of a figure's record; that of a quick run is marked."""
+    mark = " A quick run: too small to find anything, good for trying the command."
+    return f"{record['found']}{mark if record['quick'] else ''}"

@@ -83,4 +83,4 @@ def write(record: Mapping[str, object], out: Path) -> str:
 
 def page(record: Mapping[str, object]) -> str:
     """Format the page of a record."""
-    return render_page("table2", record, p100=P100)
+    return render_page("table2", {"quick": False, **record}, p100=P100)

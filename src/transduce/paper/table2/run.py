@@ -253,6 +253,7 @@ def table2(
         costs.append(cost)
     return {
         **provenance(),
+        "quick": quick,
         "assumed": asdict(assumed),
         "costs": costs,
         "scores": [asdict(score) for score in scores],

@@ -341,12 +341,16 @@ def _claim(
     text: str, lines: Sequence[Mapping[str, Any]], base: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Whether rows are on the paper's side of the base row, by perplexity and by BLEU."""
-    claim: dict[str, Any] = {"text": text, "holds": [], "contradicted": [], "unclear": []}
+    kinds = ("holds", "contradicted", "unclear", "untestable")
+    claim: dict[str, Any] = {"text": text, **{kind: [] for kind in kinds}}
     for line, (metric, name, sign, alike) in itertools.product(lines, _METRICS):
         gain = sign * (line[f"published_{metric}"] - base[f"published_{metric}"])
-        published = "alike" if abs(gain) < alike else "better" if gain > 0 else "worse"
         side = line["validation"][f"{metric}_side"]
-        kind = "unclear" if side == "unclear" else "holds" if side == published else "contradicted"
+        if abs(gain) < alike:  # a test for a difference never shows that there is none
+            published, kind = "alike", "untestable"
+        else:
+            published = "better" if gain > 0 else "worse"
+            kind = {"unclear": "unclear", published: "holds"}.get(side, "contradicted")
         claim[kind].append(f"{line['row']} {name} {published}")
     return claim
 

@@ -12,12 +12,13 @@ of newstest2013, stops falling; the weights of its least value are scored. The o
 With a copy of `outcomes` another machine goes on with the rows that are missing.
 """
 
+import hashlib
 import itertools
 import math
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -85,9 +86,21 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if value < 1:
+            if isinstance(value, int) and value < 1:
                 option = name.replace("_", "-")
                 raise ValueError(f"--{option} must be at least 1, not {value}")
+
+
+_SET_BY_QUICK: Final = ("validate_every", "lines")
+"""Settings that no other option changes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredSettings(Settings):
+    """The content of `outcomes/settings.json`."""
+
+    corpus_sha256: str = ""
+    """Of the text that rows are trained on and scored with; empty if it is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,12 +205,21 @@ def measure(
         for seed in seeds
     ]
     settings_file = out / OUTCOMES / "settings.json"
+    corpus_sha256 = ""
+    data = jobs[0].recipe.data
+    # Finished rows are reported without the corpus, too.
+    if train_rows or all(path.is_file() for path in data.paths(data.files)):
+        corpus_sha256 = _text_sha256(jobs[0].recipe, settings.pairs)
+    shared = StoredSettings(**asdict(settings), corpus_sha256=corpus_sha256)
     if not train_rows:
-        _check_settings(settings_file, settings)
+        _check_settings(settings_file, shared)
         return [job.outcome() for job in _finished(jobs, out=out)]
     with exclusive_lock(out):
-        _check_settings(settings_file, settings)
-        write_files(settings_file.parent, {settings_file.name: json_text(asdict(settings))})
+        stored = _check_settings(settings_file, shared)
+        if stored and not stored.corpus_sha256:
+            text = f"{settings_file} names no corpus: its rows are taken to be of {corpus}"
+            on_event(LogMessage(text=text))
+        write_files(settings_file.parent, {settings_file.name: json_text(asdict(shared))})
         prepared = _prepared(jobs[0].recipe, settings.pairs, out / "corpus", on_event=on_event)
         prepared = replace(
             prepared,
@@ -234,23 +256,28 @@ def named_rows(text: str, *, width_divisor: int = 4) -> tuple[str, ...]:
         width_divisor: divisor of d_k.
 
     Raises:
-        ValueError: for an unknown row.
+        ValueError: for an unknown row or separators alone, or if empty would leave out base.
 
     >>> named_rows("c5, base"), len(named_rows("")), len(named_rows("all"))
     (('base', 'C5'), 14, 20)
     """
     names = [row.name for row in table3.ROWS]
-    if not text.strip():
-        wide = [
-            row.name
-            for row in table3.ROWS
-            if int(row.model.get("d_k", 64)) >= _LEAST_D_K * width_divisor and row.name != "big"
-        ]
-        return tuple(wide or names)
-    if text.strip() == "all":
+    words = text.replace(",", " ").split()
+    if words == ["all"]:
         return tuple(names)
-    selected = {table3.find(name).name for name in text.replace(",", " ").split()}
-    return tuple(name for name in names if name in selected)
+    if words:
+        selected = {table3.find(name).name for name in words}
+        return tuple(name for name in names if name in selected)
+    if text.strip():
+        raise ValueError(f"--rows are names such as base,A1,C5, not {text!r}")
+    usual, least = ModelConfig().d_k, _LEAST_D_K * width_divisor
+    if usual < least:
+        raise ValueError(
+            f"--width-divisor {width_divisor} leaves the keys of the base row fewer than "
+            f"{_LEAST_D_K} numbers: give {usual // _LEAST_D_K} at most, or name rows by --rows"
+        )
+    wide = {row.name for row in table3.ROWS if int(row.model.get("d_k", usual)) >= least}
+    return tuple(name for name in names if name in wide and name != "big")
 
 
 def quick_settings(settings: Settings) -> Settings:
@@ -344,20 +371,37 @@ def scaled(model: ModelConfig, settings: Settings, *, row: table3.Row) -> ModelC
     return replace(model, **sizes)
 
 
-def _check_settings(file: Path, settings: Settings) -> None:
-    """Check that settings equal those of existing rows, if there are any."""
+def _check_settings(file: Path, settings: StoredSettings) -> StoredSettings | None:
+    """Check that settings and corpus equal those of existing rows; return theirs, if any."""
     if not file.is_file():
-        return
-    stored = read_record(file, Settings, remedy="restore it, or name another folder by --out")
-    for name, value in asdict(stored).items():
-        if value != getattr(settings, name):
+        return None
+    stored = read_record(file, StoredSettings, remedy="restore it, or name another folder by --out")
+    # First those that tell a quick run, as it differs in others too.
+    for name in (*_SET_BY_QUICK, *(field.name for field in fields(Settings))):
+        held, given = getattr(stored, name), getattr(settings, name)
+        if held != given:
             option, remedy = f"--{name.replace('_', '-')}", "give that"
-            if name in ("validate_every", "lines"):  # --quick alone sets them
+            if name in _SET_BY_QUICK:
                 option, remedy = name, "give or leave out --quick as before"
             raise ValueError(
-                f"{file.parent} holds rows with {option} {value}, not {getattr(settings, name)}: "
+                f"{file.parent} holds rows with {option} {held}, not {given}: "
                 f"{remedy}, or name another folder by --out"
             )
+    if len({stored.corpus_sha256, settings.corpus_sha256} - {""}) > 1:
+        raise ValueError(
+            f"{file.parent} was made of another corpus: name that one by --corpus, or another "
+            f"folder by --out"
+        )
+    return stored
+
+
+def _text_sha256(recipe: Recipe, pairs: int) -> str:
+    """The SHA-256 of the text that rows are trained on and scored with, however compressed."""
+    data, digest = recipe.data, hashlib.sha256()
+    for names, limit in ((data.train, pairs), (data.validation, None), (data.test, None)):
+        for _, pair in itertools.islice(read_pairs(data.paths(names)), limit):
+            digest.update(f"{pair.source}\n{pair.target}\n".encode())
+    return digest.hexdigest()
 
 
 def _prepared(recipe: Recipe, pairs: int, folder: Path, *, on_event: EventHandler) -> Prepared:

@@ -181,7 +181,7 @@ def write_corpus(bank: Treebank, folder: Path, *, also: Iterable[Tree] = ()) -> 
             ("validation", bank.validation),
             ("test", bank.test),
         ):
-            pairs = (Pair(" ".join(tree.words), linearise(tree, tags=True)) for tree in trees)
+            pairs = (Pair(" ".join(tree.words), linearise(tree)) for tree in trees)
             write_pairs(fresh, (f"{name}.{SOURCE}", f"{name}.{TARGET}"), pairs)
         gold = "".join(f"( {tree})\n" for tree in bank.test)
         (fresh / _GOLD).write_text(gold, encoding="utf-8", newline="\n")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -51,9 +51,8 @@ class Bracket(NamedTuple):
 
 
 class ScoredTree(NamedTuple):
-    """Brackets of a sentence; none of one that is not scored."""
+    """Brackets of a sentence."""
 
-    state: Literal["scored", "error", "skipped"]
     gold: Counter[Bracket]
     test: Counter[Bracket]
     matched: Counter[Bracket]
@@ -93,10 +92,8 @@ class Brackets:
     """Labelled-bracket scores of a test set."""
 
     sentences: int
-    errors: int
-    """Sentences left out because their words differ."""
     skipped: int
-    """Sentences left out because the test tree has no word."""
+    """Sentences left out because they are punctuation alone."""
     sums: Sums
     exact: float
     """Share of the scored sentences whose trees have the same brackets, in percent."""
@@ -119,29 +116,22 @@ def brackets_of(tree: Tree) -> Counter[Bracket]:
     return counts
 
 
-def score_tree(gold: Tree, test: Tree | None) -> ScoredTree:
-    """Score one tree; None stands for a sentence without a parse."""
-    words = _counted_words(test) if test else []
-    if test is None or not words:
-        return ScoredTree("skipped", Counter(), Counter(), Counter())
-    if _counted_words(gold) != words:
-        return ScoredTree("error", Counter(), Counter(), Counter())
+def score_tree(gold: Tree, test: Tree) -> ScoredTree:
+    """Score a tree over the words of another."""
     expected, predicted = brackets_of(gold), brackets_of(test)
-    return ScoredTree("scored", expected, predicted, expected & predicted)
+    return ScoredTree(expected, predicted, expected & predicted)
 
 
-def score_trees(golds: Sequence[Tree], tests: Sequence[Tree | None]) -> Brackets:
-    """Score the trees of a test set, in order; None stands for a sentence without a parse."""
-    scores = [score_tree(gold, test) for gold, test in zip(golds, tests, strict=True)]
-    states = Counter(score.state for score in scores)
-    scored = [score for score in scores if score.state == "scored"]
-    counts = np.array([[part.total() for part in score[1:]] for score in scored], dtype=np.int64)
+def score_trees(golds: Sequence[Tree], tests: Sequence[Tree]) -> Brackets:
+    """Score the trees of a test set, in order, each over the words of the gold tree."""
+    pairs = [pair for pair in zip(golds, tests, strict=True) if _has_words(pair[0])]
+    scored = [score_tree(gold, test) for gold, test in pairs]
+    counts = np.array([[part.total() for part in score] for score in scored], dtype=np.int64)
     counts = counts.reshape(-1, 3)
     low, high = _interval(counts)
     return Brackets(
-        sentences=len(scores),
-        errors=states["error"],
-        skipped=states["skipped"],
+        sentences=len(golds),
+        skipped=len(golds) - len(scored),
         sums=_sums(counts),
         exact=100.0 * sum(score.gold == score.test for score in scored) / max(len(scored), 1),
         low=low,
@@ -165,8 +155,8 @@ def _count_brackets(tree: Tree, start: int, counts: Counter[Bracket]) -> int:
     return end
 
 
-def _counted_words(tree: Tree) -> list[str]:
-    return [leaf.word for leaf in tree.leaves if leaf.tag not in _DELETED]
+def _has_words(tree: Tree) -> bool:
+    return any(leaf.tag not in _DELETED for leaf in tree.leaves)
 
 
 def _sums(counts: np.ndarray) -> Sums:
@@ -189,7 +179,7 @@ def _interval(counts: np.ndarray) -> tuple[float, float]:
 def _by_label(scored: Sequence[ScoredTree]) -> dict[str, Sums]:
     gold, test, matched = Counter[str](), Counter[str](), Counter[str]()
     for score in scored:
-        for counts, brackets in zip((gold, test, matched), score[1:], strict=True):
+        for counts, brackets in zip((gold, test, matched), score, strict=True):
             counts.update(bracket.label for bracket in brackets.elements())
     labels = sorted(gold | test, key=lambda label: (-gold[label], label))
     return {name: Sums(gold=gold[name], test=test[name], matched=matched[name]) for name in labels}

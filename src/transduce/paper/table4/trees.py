@@ -5,10 +5,10 @@ a parser predicts is less than what annotators wrote: normalization removes trac
 have no word, and the functions and indices of labels (`NP-SBJ-1`).
 
 The parser's source is the sentence; its target is the linearized tree, in which every bracket has
-its label and every word is replaced by its part of speech, `(S (NP DT NN )NP (VP VBD )VP )S`, or by
-the placeholder `XX`. So the model cannot misspell words, but it may leave brackets open or lose
-count of the words. Such an output is repaired by fixed rules to a tree over the words of the
-sentence, and the repairs are counted: no output is discarded.
+its label and every word is replaced by its part of speech, `(S (NP DT NN )NP (VP VBD )VP )S`. So
+the model cannot misspell words, but it may leave brackets open or lose count of the words. Such an
+output is repaired by fixed rules to a tree over the words of the sentence, and the repairs are
+counted: no output is discarded.
 
 Source: Marcus, Santorini and Marcinkiewicz 1993; Bies et al. 1995 (the bracketing guidelines);
 Vinyals, Kaiser, Koo, Petrov, Sutskever and Hinton 2015, "Grammar as a Foreign Language".
@@ -29,9 +29,6 @@ DEEPEST: Final = 200
 
 TOP: Final = "TOP"
 """Label of an added root; scorers do not count it."""
-
-PLACE: Final = "XX"
-"""Placeholder of a word."""
 
 _DEEPEST_OUTPUT = 100
 _OUTERMOST = frozenset({"", TOP, "ROOT", "S1"})
@@ -272,18 +269,14 @@ class Mended(NamedTuple):
         return not any(self.faults)
 
 
-def linearise(tree: Tree, *, tags: bool = False) -> str:
-    """Linearize a tree without traces as the target of its sentence; `tags` replace `XX`.
+def linearise(tree: Tree) -> str:
+    """Linearize a tree without traces as the target of its sentence.
 
     >>> linearise(Tree("S", (Tree("NP", (Leaf("NN", "rain"),)), Leaf("VBD", "fell"))))
-    '(S (NP XX )NP XX )S'
+    '(S (NP NN )NP VBD )S'
     """
     parts = [f"({tree.label}"]
-    for child in tree.children:
-        if isinstance(child, Tree):
-            parts.append(linearise(child, tags=tags))
-        else:
-            parts.append(child.tag if tags and not child.tag.startswith(("(", ")")) else PLACE)
+    parts += (linearise(child) if isinstance(child, Tree) else child.tag for child in tree.children)
     return " ".join([*parts, f"){tree.label}"])
 
 
@@ -360,7 +353,7 @@ class _OutputParser:
             self.faults["surplus_words"] += 1
             return
         leaf = self.leaves[self.placed]
-        if self.take_tags and token != PLACE and _LABEL.fullmatch(token):
+        if self.take_tags and _LABEL.fullmatch(token):
             leaf = Leaf(token, leaf.word)
         self.stack[-1][1].append(leaf)
         self.placed += 1

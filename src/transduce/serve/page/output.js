@@ -24,6 +24,25 @@ export const wordConfidences = (sentence) => {
   return words.map((word, index) => ({ ...word, confidence: matches ? scored[index].confidence : null }));
 };
 
+// Text in capitals is translated in its usual case: the source and its translation in that case.
+export const sourceAsRead = ({ recased, source }) => recased || source;
+export const textAsWritten = (sentence) => {
+  if (!sentence.recased) return sentence.text;
+  if (sentence.usual) return sentence.usual;
+  const pieces = sentence.pieces.map(({ piece }) => piece).filter((piece) => piece !== "</s>");
+  if (pieces.some((piece) => /^<(0x[0-9A-F]{2}|unk)>$/.test(piece))) return sentence.text;
+  const text = pieces.join("").replaceAll("▁", " ").trim();
+  return wordsOf(text).length === wordsOf(sentence.text).length ? text : sentence.text;
+};
+
+// Another translation of a sentence in capitals or title case, in that case.
+const titled = (text) => text.replace(/\p{L}[\p{L}\p{M}'’-]{3,}/gu, (word) => word[0].toUpperCase() + word.slice(1));
+export const inItsCase = ({ recased, text }, other) => {
+  if (!recased) return other;
+  if (text === text.toUpperCase()) return other.toUpperCase();
+  return text === titled(text) ? titled(other) : other;
+};
+
 const wordElement = (word, sentence, index, selected) => {
   const span = make("span", { class: selected ? "word selected" : "word", role: "button", tabindex: "-1",
     "aria-haspopup": "dialog", "data-sentence": sentence, "data-word": index }, word.text);

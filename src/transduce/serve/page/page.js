@@ -3,7 +3,9 @@ import { createRequester, RequestError, setApiKey } from "./api_client.js";
 import { showAlternatives, showConfidence, warnings } from "./details.js";
 import { offerCorrections } from "./corrections.js";
 import { offerFiles } from "./files.js";
-import { continuations, createPopover, sentenceRanges, showWords, wordsOf } from "./output.js";
+import {
+  continuations, createPopover, inItsCase, sentenceRanges, showWords, sourceAsRead, textAsWritten, wordsOf,
+} from "./output.js";
 
 const $ = (id) => document.getElementById(id);
 const { make } = window.Drawing;
@@ -190,10 +192,12 @@ const showDetails = () => {
   const { explorer } = currentModel();
   $("explore").hidden = !explorer;
   // A browser sends no fragment: the sentence stays on this device.
-  $("explore").href = `${explorer}#sentence=${encodeURIComponent(sentence.source)}`;
+  $("explore").href = `${explorer}#sentence=${encodeURIComponent(sourceAsRead(sentence))}`;
   showConfidence($("confidence"), sentence, currentModel().calibrated);
   const replaceable = sentences.length === 1 || sentenceRanges(result.text, sentences)[selected];
-  showAlternatives($("alternatives"), sentence, replaceable && ((text) => revise(selected, text, null)));
+  // What is in capitals is no text of the model, so no prefix.
+  const choose = (text) => revise(selected, text, sentence.recased ? { ends: true, text } : null);
+  showAlternatives($("alternatives"), sentence, replaceable && choose);
   $("attention").setAttribute("aria-busy", "true");
   attentionTimer = setTimeout(showAttention, ATTENTION_DELAY_MS, sentence);
 };
@@ -225,8 +229,8 @@ const selectSentence = (index, focus = false) => {
 const showAttention = async (sentence) => {
   if (!sentence.text) return;
   try {
-    const weights = await requestAttention("api/attention", { text: sentence.source,
-      translation: sentence.text, source: result.source, target: result.target });
+    const weights = await requestAttention("api/attention", { text: sourceAsRead(sentence),
+      translation: textAsWritten(sentence), source: result.source, target: result.target });
     if (!weights) return;
     $("attention-state").textContent = "";
     window.AttentionView.mount($("attention"), weights, attentionSelection);
@@ -241,8 +245,9 @@ const showAttention = async (sentence) => {
 // ---- alternatives ------------------------------------------------------------------------
 const positionOf = (word) => {
   const [sentence, index] = [+word.dataset.sentence, +word.dataset.word];
-  const { text } = result.sentences[sentence];
-  return { sentence, word: index, after: text.slice(0, wordsOf(text)[index].start).trimEnd() };
+  const text = textAsWritten(result.sentences[sentence]);
+  const { start, text: current } = wordsOf(text)[index];
+  return { sentence, word: index, current, after: text.slice(0, start).trimEnd() };
 };
 
 let openPosition = null; // of the word whose alternatives are listed
@@ -257,9 +262,9 @@ const listAlternatives = async (word) => {
   selectSentence(openPosition.sentence);
   const sentence = result.sentences[openPosition.sentence];
   try {
-    const response = await requestAlternatives("api/alternatives", { text: sentence.source,
+    const response = await requestAlternatives("api/alternatives", { text: sourceAsRead(sentence),
       after: openPosition.after, count: 6, source: result.source, target: result.target });
-    if (response) popover.fill(continuations(response.alternatives, openPosition.after), word.textContent);
+    if (response) popover.fill(continuations(response.alternatives, openPosition.after), openPosition.current);
   } catch (error) {
     if (!(error instanceof RequestError)) throw error;
     popover.showMessage(error.message);
@@ -276,13 +281,15 @@ const revise = async (index, prefix, continuation, word = null) => {
   try {
     let sentence = null;
     if (continuation?.ends) {
-      sentence = { ...current, text: continuation.text, words: [], pieces: [], others: [], confidence: null, flag: "" };
+      sentence = { ...current, text: inItsCase(current, continuation.text), usual: continuation.text, words: [], pieces: [], others: [],
+        confidence: null, flag: "" };
     } else {
       const { source: from, target: to } = previous;
       const response = await requestRevision("api/translate",
-        requestBody({ text: current.source, source: from, target: to, prefix }));
+        requestBody({ text: sourceAsRead(current), source: from, target: to, prefix }));
       if (!response || result !== previous) return;
-      sentence = { ...(response.sentences[0] ?? current), text: response.text, source: current.source };
+      const { source: given, recased } = current;
+      sentence = { ...(response.sentences[0] ?? current), text: inItsCase(current, response.text), usual: response.text, source: given, recased };
     }
     showStatus("");
     original ??= previous;
@@ -309,8 +316,9 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   translate();
 });
-source.addEventListener("change", () => { fillTargets(); updateAddress(); result = null; translate(); });
-target.addEventListener("change", () => { updateAddress(); translate(); });
+const changeLanguages = () => { updateAddress(); updateControls(); translate(); };
+source.addEventListener("change", () => { fillTargets(); result = null; changeLanguages(); });
+target.addEventListener("change", changeLanguages);
 $("clear").addEventListener("click", () => { input.value = ""; storeText(); translate(); input.focus(); });
 $("undo").addEventListener("click", () => {
   const restored = original;
@@ -324,8 +332,7 @@ $("swap").addEventListener("click", () => {
   result = null;
   source.value = reverse.source;
   fillTargets(reverse.target);
-  updateAddress();
-  translate();
+  changeLanguages();
 });
 
 $("copy").addEventListener("click", async () => {

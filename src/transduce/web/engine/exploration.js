@@ -2,6 +2,7 @@
 
 import { tidy } from "./corpus.js";
 import { IncrementalDecoder } from "./incremental_decoder.js";
+import { isNoise, repeatsItself } from "./repetition.js";
 import { beamSearch, lengthPenalty } from "./search.js";
 import { softmax } from "./tensor.js";
 import { Tokenizer } from "./tokenizer.js";
@@ -19,13 +20,17 @@ const TOP = 10; // next pieces shown for a position
  * @param {object} [options]
  * @param {Switches} [options.switches] see trace.js
  * @param {number} [options.beam]
- * @returns {object} `problem`, a sentence, if it cannot be shown
+ * @returns {object} `problem`, a sentence, if it cannot be shown; `repeats`, whether the translator
+ *   would search again, which is not shown
  */
 export function* explore(translator, text, { switches = {}, beam } = {}) {
   const { model, tokenizer } = translator;
   const { words, source, problem } = read(translator, text);
   if (problem) return { problem };
   const untouched = yield* search(translator, source, { beam });
+  const pieces = tokenizer.pieces(source.slice(0, -1));
+  const repeats =
+    repeatsItself(pieces, tokenizer.pieces(untouched.hypotheses[0].ids)) && !isNoise(pieces);
   let changed = { source, ...untouched };
   if (Object.keys(switches).length) {
     const swapped = read(translator, text, switches);
@@ -43,6 +48,7 @@ export function* explore(translator, text, { switches = {}, beam } = {}) {
     target: tokenizer.pieces(target),
     text: changed.hypotheses[0].text,
     untouched: untouched.hypotheses[0].text,
+    repeats,
     tensors,
     next: Array.from({ length: logits.rows }, (_, row) => topPieces(translator, logits.row(row))),
     steps: changed.steps,

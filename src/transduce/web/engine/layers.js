@@ -37,7 +37,9 @@ export class AddNorm {
   }
 
   forward(x, sublayer, hook) {
-    const output = sublayer(this.preNorm ? this.norm(x) : x);
+    const input = this.preNorm ? this.norm(x) : x;
+    if (this.preNorm) hook?.("normalized", input);
+    const output = sublayer(input);
     hook?.("sublayer", output);
     hook?.("residual", (x = x.copy()));
     const sum = add(x, output);

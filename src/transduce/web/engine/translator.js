@@ -4,17 +4,20 @@ import { tidy } from "./corpus.js";
 import { IncrementalDecoder } from "./incremental_decoder.js";
 import { isImprovement, isNoise, NO_REPEAT, novelLogProb, repeatsItself } from "./repetition.js";
 import { beamSearch } from "./search.js";
+import { splitSentences } from "./sentences.js";
 import { readTokenizer, Tokenizer } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
 
 export class Translator {
   /**
-   * @param {object} description the model's shape, search settings, languages and tokenizer
+   * @param {object} description the model's shape, search settings, languages, tokenizer and the
+   *   words that tell where sentences end
    * @param {Map<string, Matrix>} tensors the weights by name
    */
   constructor(description, tensors) {
     this.search = description.search;
     this.languages = description.languages;
+    this.segmentation = description.segmentation;
     this.model = new Transformer(description.model, tensors);
     this.tokenizer = readTokenizer(description.tokenizer);
   }
@@ -138,7 +141,7 @@ function combine(combinations, hypotheses, count) {
  *   single sentence; none of several
  */
 export function* translateText(translator, text, { beam, retry } = {}) {
-  const sentences = splitSentences(text, translator.languages.source);
+  const sentences = splitSentences(text, translator.segmentation);
   const single = sentences.filter(({ sentence }) => sentence).length === 1;
   const options = { beam, retry, alternatives: single ? ALTERNATIVES : 0 };
   let translated = "";
@@ -161,17 +164,6 @@ export function* translateText(translator, text, { beam, retry } = {}) {
 }
 
 const ALTERNATIVES = 3;
-
-/** Sentences with the white space behind each; a line end is always a boundary. */
-export function splitSentences(text, language) {
-  const segmenter = new Intl.Segmenter(languageCode(language), { granularity: "sentence" });
-  return text.split(/(\r?\n)/).flatMap((line) =>
-    Array.from(segmenter.segment(line), ({ segment }) => {
-      const sentence = segment.trim();
-      return { sentence, gap: sentence ? segment.slice(segment.trimEnd().length) : segment };
-    }),
-  );
-}
 
 /** A language as `Intl` knows it: English rules for a name that is no code. */
 export function languageCode(language) {

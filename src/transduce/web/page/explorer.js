@@ -3,6 +3,8 @@
 (() => {
   const element = (id) => document.getElementById(id);
   const { create, heatMap, moved, note, number, numberTable, panel, scrolling, shown, signed, typeset } = panels;
+  const REPEATS =
+    "This translation repeats itself. Above, the search is then done again with repetition blocked; the numbers below are of the first search.";
 
   let exploration = null;
   let actions = null; // what page.js does for us
@@ -15,7 +17,8 @@
     const stack = view.part === "encoder" ? "encoder" : "decoder";
     const layer = `${stack}.${layerNumber}`;
     const attention = `${layer}.${view.part === "cross" ? "cross" : "self"}_attention`;
-    return { part: view.part, side: stack === "encoder" ? "source" : "target", layer, attention };
+    const side = stack === "encoder" ? "source" : "target";
+    return { model: explorer.model, part: view.part, side, layer, attention };
   }
 
   const layerCount = () => explorer.model[`${view.part === "encoder" ? "encoder" : "decoder"}_layers`];
@@ -61,12 +64,15 @@
     return button;
   }
 
+  /** A text of a step for the model on the page. */
+  const ofModel = (text) => (typeof text === "function" ? text(explorer.model) : text);
+
   function renderStep(step) {
     const name = step.tensor(names());
     const tensor = name && exploration.tensors.get(name);
     if (!tensor) return null;
-    const place = create("span", {}, ...typeset(`${step.source} · ${step.shape}`));
-    const formula = create("p", { className: "formula" }, ...typeset(step.formula), " ", place);
+    const place = create("span", {}, ...typeset(`${ofModel(step.source)} · ${step.shape}`));
+    const formula = create("p", { className: "formula" }, ...typeset(ofModel(step.formula)), " ", place);
     const body = step.matrixOfHead
       ? [matrixTable(step, tensor[view.head])]
       : [
@@ -78,7 +84,7 @@
           }),
         ];
     if (step.id === "weights") body.push(editHelp());
-    return panel(step.id, step.title, formula, note(step.note), ...body);
+    return panel(step.id, step.title, formula, note(ofModel(step.note)), ...body);
   }
 
   function matrixTable(step, matrix) {
@@ -333,7 +339,9 @@
       return create("tr", {}, create("th", { scope: "row", textContent: shown(piece) }), cell);
     });
     const table = create("table", { className: "numbers" }, create("tbody", {}, ...rows));
-    const text = "The decoder's output times the embedding matrix, then a softmax over the vocabulary.";
+    const { tie, output_bias: bias } = explorer.model;
+    const matrix = ["all", "decoder"].includes(tie) ? "embedding matrix" : "output matrix";
+    const text = `The decoder's output times the ${matrix}${bias ? " plus a bias" : ""}, then a softmax over the vocabulary.`;
     return panel("next", `The next piece after ${quoted(queries()[view.token])}`, note(text), table);
   }
 
@@ -535,11 +543,12 @@
     /** @param {object} result of exploration.js */
     show(result) {
       element("explorer-compare").removeAttribute("aria-busy");
-      element("explorer-state").textContent = result.problem ?? "";
+      const repeats = result.repeats && result.checkpoint === undefined; // a checkpoint searches once
+      element("explorer-state").textContent = result.problem ?? (repeats ? REPEATS : "");
       element("explorer-content").hidden = Boolean(result.problem);
-      if (result.problem) return;
       dropAblation();
-      exploration = result;
+      exploration = result.problem ? null : result;
+      if (!exploration) return actions.selected();
       fillWords(result.words);
       synchronise();
       render();

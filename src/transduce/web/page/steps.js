@@ -1,6 +1,32 @@
 /** The explorer's steps and its tour: what each shows, and where the paper has it. */
 
-/** The steps of Figure 1, in its order. `tensor` is its name in the trace; null: not in this part. */
+const isPreNorm = ({ norm }) => norm === "pre";
+const isLearned = ({ positions }) => positions === "learned";
+const EMBEDDING_NOTES = {
+  all: "The same matrix serves source, target and output.",
+  decoder: "One matrix serves target and output, another the source.",
+  input: "One matrix serves source and target, another the output.",
+  none: "Source, target and output have a matrix each.",
+};
+const ACTIVATION_BEGINNINGS = { relu: "max(0, ", gelu: "GELU(", silu: "SiLU(" };
+const ACTIVATION_NOTES = {
+  relu: "Zeros are inner units that do not respond.",
+  gelu: "GELU(z) = z Φ(z), where the paper has max(0, z).",
+  silu: "SiLU(z) = z / (1 + exp(−z)), where the paper has max(0, z).",
+};
+const withBias = (formula, name) => (model) =>
+  model.attention_bias ? `${formula} + b^${name}` : formula;
+const NORM = {
+  id: "norm",
+  title: "Layer normalisation",
+  shape: "positions × d_model",
+  note: "Mean 0 and variance 1 for each position, then a learned gain and offset.",
+};
+
+/**
+ * The steps of Figure 1, in its order. `tensor` is its name in the trace; null: not in this part. Texts
+ * that depend on the model are functions of its shape.
+ */
 const EXPLORER_STEPS = [
   {
     id: "embedding",
@@ -8,22 +34,29 @@ const EXPLORER_STEPS = [
     formula: "x = √d_model · E[piece]",
     source: "section 3.4",
     shape: "positions × d_model",
-    note: "Each piece has a learned vector. The same matrix serves source, target and output.",
+    note: ({ tie }) => `Each piece has a learned vector. ${EMBEDDING_NOTES[tie]}`,
     tensor: ({ side }) => `${side}.embedded`,
   },
   {
     id: "positions",
     title: "Positional encoding",
-    formula: "PE(pos, 2i) = sin(pos / 10000^(2i/d_model))",
-    source: "section 3.5",
+    formula: (model) => (isLearned(model) ? "P[pos]" : "PE(pos, 2i) = sin(pos / 10000^(2i/d_model))"),
+    source: (model) => (isLearned(model) ? "section 3.5 and Table 3, row E" : "section 3.5"),
     shape: "positions × d_model",
-    note: "Attention has no order of its own. What is added here says where a piece stands.",
+    note: (model) =>
+      `Attention has no order of its own. What is added here${isLearned(model) ? ", a learned vector for each position," : ""} says where a piece stands.`,
     tensor: ({ side }) => `${side}.positions`,
+  },
+  {
+    ...NORM,
+    formula: "X = LayerNorm(x)",
+    source: "section 3.1, but before the sub-layer",
+    tensor: ({ model, attention }) => (isPreNorm(model) ? `${attention}_norm.normalized` : null),
   },
   {
     id: "queries",
     title: "Queries",
-    formula: "Q = X W^Q",
+    formula: withBias("Q = X W^Q", "Q"),
     source: "section 3.2.2",
     shape: "positions × d_k, of this head",
     note: "What each position looks for.",
@@ -33,7 +66,7 @@ const EXPLORER_STEPS = [
   {
     id: "keys",
     title: "Keys",
-    formula: "K = X W^K",
+    formula: withBias("K = X W^K", "K"),
     source: "section 3.2.2",
     shape: "positions × d_k, of this head",
     note: "What each position offers to be found by.",
@@ -44,7 +77,7 @@ const EXPLORER_STEPS = [
   {
     id: "values",
     title: "Values",
-    formula: "V = X W^V",
+    formula: withBias("V = X W^V", "V"),
     source: "section 3.2.2",
     shape: "positions × d_v, of this head",
     note: "What a position passes on where it is attended to.",
@@ -68,8 +101,10 @@ const EXPLORER_STEPS = [
     formula: "−∞ where a query may not look",
     source: "section 3.2.3",
     shape: "queries × keys",
-    note: "A target position must not see later ones: they are what it has to predict.",
-    tensor: ({ part, attention }) => (part === "decoder" ? `${attention}.masked_scores` : null),
+    note: ({ radius }) =>
+      `A target position must not see later ones: they are what it has to predict.${radius ? ` No position sees one more than ${radius} away.` : ""}`,
+    tensor: ({ model, part, attention }) =>
+      part === "decoder" || (model.radius && part === "encoder") ? `${attention}.masked_scores` : null,
     matrixOfHead: true,
   },
   {
@@ -94,7 +129,7 @@ const EXPLORER_STEPS = [
   {
     id: "output",
     title: "Output projection",
-    formula: "Concat(head_1, …, head_h) W^O",
+    formula: withBias("Concat(head_1, …, head_h) W^O", "O"),
     source: "section 3.2.2",
     shape: "positions × d_model",
     note: "One matrix mixes what the heads gathered.",
@@ -103,28 +138,26 @@ const EXPLORER_STEPS = [
   {
     id: "residual",
     title: "Residual connection",
-    formula: "x + Sublayer(x)",
+    formula: (model) => (isPreNorm(model) ? "x + Sublayer(LayerNorm(x))" : "x + Sublayer(x)"),
     source: "section 3.1",
     shape: "positions × d_model",
     note: "The sub-layer adds to what was there; it need not repeat it.",
     tensor: ({ attention }) => `${attention}_norm.sum`,
   },
   {
-    id: "norm",
-    title: "After the sub-layer",
-    formula: "LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x))",
+    ...NORM,
+    formula: "LayerNorm(x + Sublayer(x))",
     source: "section 3.1",
-    shape: "positions × d_model",
-    note: "Mean 0 and variance 1 for each position, then a learned gain and offset.",
-    tensor: ({ attention }) => `${attention}_output`,
+    tensor: ({ model, attention }) => (isPreNorm(model) ? null : `${attention}_output`),
   },
   {
     id: "feed-forward",
     title: "Feed-forward, inner layer",
-    formula: "max(0, x W_1 + b_1)",
-    source: "equation (2)",
+    formula: (model) =>
+      `${ACTIVATION_BEGINNINGS[model.activation]}${isPreNorm(model) ? "LayerNorm(x)" : "x"} W_1 + b_1)`,
+    source: ({ activation }) => (activation === "relu" ? "equation (2)" : "section 3.3"),
     shape: "positions × d_ff",
-    note: "The same two layers at every position. Zeros are inner units that do not respond.",
+    note: ({ activation }) => `The same two layers at every position. ${ACTIVATION_NOTES[activation]}`,
     tensor: ({ layer }) => `${layer}.feed_forward.hidden`,
   },
   {
@@ -133,7 +166,10 @@ const EXPLORER_STEPS = [
     formula: "the next layer's x",
     source: "Figure 1",
     shape: "positions × d_model",
-    note: "After the feed-forward's residual connection and normalisation.",
+    note: (model) =>
+      isPreNorm(model)
+        ? "After the feed-forward's residual connection. The last layer's output is normalised."
+        : "After the feed-forward's residual connection and normalisation.",
     tensor: ({ layer }) => `${layer}.output`,
   },
 ];

@@ -113,9 +113,11 @@
 
   // The attention.
 
-  /** Draw what the explorer has selected: its part, its head. */
+  /** Draw what the explorer has selected: its part, its head; nothing where no sentence is shown. */
   function draw() {
-    const selected = recorded && explorer.selected();
+    if (!recorded) return;
+    const selected = explorer.selected();
+    element("training-attention").hidden = !selected;
     if (!selected) return;
     const { layers, layer, head, queries, memory, row } = selected;
     const focused = document.activeElement.dataset.key;

@@ -83,8 +83,8 @@ async function compare({ number, text, beam }) {
   }
 }
 
-function firstSentence({ languages }, text) {
-  const sentences = splitSentences(text, languages.source);
+function firstSentence({ segmentation }, text) {
+  const sentences = splitSentences(text, segmentation);
   return sentences.find(({ sentence }) => sentence)?.sentence ?? "";
 }
 

@@ -29,7 +29,10 @@ def test_figures_are_written_with_their_numbers(transduce: Transduce, tmp_path: 
     record = json.loads((tmp_path / "rate.json").read_text())
     assert record["quick"] is True
     assert record["numbers"]["curves"][0]["peak_at"] == 4000
-    assert "](masks.svg)" in (tmp_path / "figures.md").read_text()
+    assert json.loads((tmp_path / "masks.json").read_text())["quick"] is False
+    page = (tmp_path / "figures.md").read_text()
+    assert "](masks.svg)" in page
+    assert page.count("A quick run: ") == result.out.count("A quick run: ") == 1
 
 
 def test_the_page_keeps_figures_of_an_earlier_call_in_the_papers_order(

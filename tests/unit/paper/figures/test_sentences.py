@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,10 +21,15 @@ from transduce.paper.figures import sentences
 from transduce.paper.figures.run import finding
 from transduce.paper.figures.sentences import (
     SentenceHeads,
+    draw_making,
     measure_its,
     measure_making,
     measure_tasks,
 )
+from transduce.paper.plot import Ink, save_plot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAKING = (
     "It is in this spirit that a majority of American governments have passed new laws since 2009 "
@@ -143,6 +150,22 @@ def test_a_model_with_one_head_has_none_to_compare(
 
     with pytest.raises(ValueError, match=f"the figure {name} compares heads: give --model"):
         measure(bundled(one_head, bundle.tokenizer))
+
+
+def test_eight_heads_are_drawn_in_eight_styles(bundle: Bundle, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    model = made(replace(bundle.model.config, heads=8))
+    result = measure_making(bundled(model, bundle.tokenizer))
+    styles: list[set[str]] = []
+
+    def draw(figure: "Figure", ink: Ink) -> None:
+        draw_making(result, figure, ink)
+        labelled = figure.axes[0].lines[-8:]
+        styles.append({f"{line.get_color()} {line.get_marker()}" for line in labelled})
+
+    save_plot(tmp_path, "making", draw)
+
+    assert [len(drawn) for drawn in styles] == [8, 8]
 
 
 def test_a_model_whose_vocabulary_lacks_a_letter_is_refused(

@@ -115,6 +115,18 @@ def test_the_page_says_if_a_recurrence_gains_as_much_from_a_second_thread(made: 
     assert "Two threads do not show what the paper says" in module.page(record)
 
 
+def test_the_page_explains_no_gains_that_a_second_core_did_not_make(made: Path):
+    record = json.loads((made / "table1.json").read_text())
+    record["threaded"] = [
+        {"kind": kind, "n": 1, "d": 8, "with_1": 1.1, "with_2": 1.0} for kind in THREADED
+    ]
+
+    page = module.page(record)
+
+    assert "convolution 1.10. No second core was free" in page
+    assert "Two threads do not show" not in page
+
+
 def test_how_far_a_network_sees():
     usual = Recall()
 

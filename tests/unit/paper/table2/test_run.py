@@ -96,6 +96,14 @@ def test_the_page_labels_both_scores(record: dict[str, object]):
     assert "| tokenised BLEU | 27.30 | `Moses tokens` |" in text
 
 
+def test_a_quick_run_is_no_measurement(record: dict[str, object]):
+    """Records of earlier versions do not say whether they are of one."""
+    assert record["quick"]
+    assert "A quick run: " in page(record)
+    del record["quick"]
+    assert "A quick run: " not in page(record)
+
+
 def test_published_results_are_the_papers():
     base, big = PUBLISHED[-2:]
 

@@ -62,3 +62,11 @@ def test_a_size_that_does_not_divide_is_refused_with_its_row():
 def test_a_depth_that_does_not_divide_is_refused():
     with pytest.raises(ValueError, match=r"row C1 has N 2, which --depth-divisor 3 does not"):
         small(find("C1"), Settings(depth_divisor=3))
+
+
+def test_rows_without_names_and_defaults_without_the_base_row_are_refused():
+    with pytest.raises(ValueError, match="--rows are names such as base,A1,C5, not ','"):
+        named_rows(",")
+    with pytest.raises(ValueError, match=r"--width-divisor 8 .* fewer than 16 numbers: give 4"):
+        named_rows("", width_divisor=8)
+    assert named_rows("base, C5", width_divisor=8) == ("base", "C5")

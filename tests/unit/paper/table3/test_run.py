@@ -5,7 +5,7 @@ import json
 import random
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +16,14 @@ from transduce.config import Recipe
 from transduce.paper import plot
 from transduce.paper.table3 import run as table3
 from transduce.paper.table3.report import report, write
-from transduce.paper.table3.run import Outcome, Settings, measure, recipe_of
+from transduce.paper.table3.run import (
+    Outcome,
+    Settings,
+    StoredSettings,
+    measure,
+    quick_settings,
+    recipe_of,
+)
 from transduce.recipes.table3 import Row, find
 from transduce.train.events import Event, LogMessage, Progress
 
@@ -287,32 +294,77 @@ def test_damaged_settings_are_named(tmp_path: Path):
     file.write_text("{")
 
     with pytest.raises(ValueError, match=r"settings\.json is damaged \(.*\): restore it"):
-        table3._check_settings(file, SETTINGS)
+        table3._check_settings(file, StoredSettings())
 
 
 def test_settings_of_an_earlier_version_have_defaults_for_new_ones(tmp_path: Path):
     file = tmp_path / "settings.json"
     file.write_text('{"pairs": 60}')
 
-    table3._check_settings(file, Settings(pairs=60))
+    table3._check_settings(file, StoredSettings(pairs=60))
     with pytest.raises(ValueError, match=r"--tokens 512, not 101"):
-        table3._check_settings(file, Settings(pairs=60, tokens=101))
+        table3._check_settings(file, StoredSettings(pairs=60, tokens=101))
 
 
-def test_another_corpus_wants_another_folder(measured: Told, tmp_path: Path):
-    for file in measured.corpus.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    (tmp_path / "val.en.gz").write_bytes(gzip.compress(b"1 2\n" * 7))
+def test_a_quick_run_is_told_by_what_no_other_option_sets(tmp_path: Path):
+    """It differs in options such as --vocab-size, too, with which alone it would not go on."""
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps(asdict(quick_settings(Settings()))))
 
+    with pytest.raises(ValueError, match="give or leave out --quick as before"):
+        table3._check_settings(file, StoredSettings())
+
+
+@pytest.fixture
+def other_corpus(measured: Told, tmp_path: Path) -> Path:
+    """The same training pairs, and another validation set."""
+    folder = shutil.copytree(measured.corpus, tmp_path / "other")
+    (folder / "val.en.gz").write_bytes(gzip.compress(b"1 2\n" * 7))
+    return folder
+
+
+def test_another_corpus_wants_another_folder(measured: Told, other_corpus: Path):
     with pytest.raises(ValueError, match="was made of another corpus"):
+        Told(other_corpus, measured.out, [], []).again("base")
+
+
+@pytest.mark.parametrize("train_rows", [True, False])
+def test_a_copy_of_the_outcomes_is_not_taken_for_another_corpus(
+    measured: Told, other_corpus: Path, tmp_path: Path, train_rows: bool
+):
+    out = tmp_path / "out"
+    shutil.copytree(measured.out / "outcomes", out / "outcomes")
+
+    with pytest.raises(ValueError, match="outcomes was made of another corpus: name that one by"):
         measure(
-            tmp_path,
-            measured.out,
+            other_corpus,
+            out,
             rows=["base"],
             seeds=[1],
             settings=SETTINGS,
+            train_rows=train_rows,
             on_event=lambda event: None,
         )
+    assert not (out / "corpus").exists()
+
+
+def test_outcomes_that_name_no_corpus_are_taken_with_a_line(
+    measured: Told, other_corpus: Path, tmp_path: Path
+):
+    """The first corpus is theirs; a prepared one is checked by its files."""
+    out, events = tmp_path / "out", list[Event]()
+    shutil.copytree(measured.out / "outcomes", out / "outcomes")
+    file = out / "outcomes" / "settings.json"
+
+    def take(corpus: Path) -> None:
+        file.write_text(json.dumps(asdict(SETTINGS)))
+        measure(corpus, out, rows=["base"], seeds=[1], settings=SETTINGS, on_event=events.append)
+
+    take(measured.corpus)
+    assert "names no corpus: its rows are taken to be of" in str(events[0])
+    assert json.loads(file.read_text())["corpus_sha256"]
+    with pytest.raises(ValueError, match="prepared was made of another corpus than"):
+        take(other_corpus)
 
 
 def test_a_damaged_outcome_is_named(tmp_path: Path):

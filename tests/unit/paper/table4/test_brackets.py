@@ -28,14 +28,13 @@ PARSES = [
 ]
 
 
-def counts(gold: Tree, test: Tree) -> tuple[str, int, int, int]:
-    state, *brackets = score_tree(gold, test)
-    return state, *(counter.total() for counter in brackets)
+def counts(gold: Tree, test: Tree) -> tuple[int, ...]:
+    return tuple(counter.total() for counter in score_tree(gold, test))
 
 
 @pytest.mark.parametrize(("parse", "matched", "gold", "test"), PARSES)
 def test_brackets_are_counted_as_evalb_counts_them(parse: str, matched: int, gold: int, test: int):
-    assert counts(single_tree(GOLD), single_tree(parse)) == ("scored", gold, test, matched)
+    assert counts(single_tree(GOLD), single_tree(parse)) == (gold, test, matched)
 
 
 def test_sums_are_taken_before_they_are_divided():
@@ -57,7 +56,7 @@ def test_punctuation_is_taken_out_before_brackets_are_measured(mark: str):
     gold = single_tree(f"(S (NP (PRP we)) ({mark} x) (VP (VBD fell)))")
     within = single_tree(f"(S (NP (PRP we) ({mark} x)) (VP (VBD fell)))")
 
-    assert counts(gold, within) == ("scored", 3, 3, 3)
+    assert counts(gold, within) == (3, 3, 3)
     assert brackets_of(gold).keys() == {("S", 0, 2), ("NP", 0, 1), ("VP", 1, 2)}
 
 
@@ -80,7 +79,7 @@ def test_particles_and_adverbs_are_one_label():
     gold = single_tree("(VP (VBD put) (PRT (RP down)))")
     test = single_tree("(VP (VBD put) (ADVP (RB down)))")
 
-    assert counts(gold, test) == ("scored", 2, 2, 2)
+    assert counts(gold, test) == (2, 2, 2)
 
 
 @pytest.mark.parametrize("label", ["TOP", "ROOT", "S1", ""])
@@ -94,31 +93,23 @@ def test_a_bracket_over_itself_counts_as_often_as_it_stands_in_both(
 ):
     trees = [single_tree("(NP " * count + "(NN a)" + ")" * count) for count in (golds, tests)]
 
-    assert counts(*trees) == ("scored", golds, tests, matched)
+    assert counts(*trees) == (golds, tests, matched)
 
 
-@pytest.mark.parametrize("words", ["(NN rain) (NN rain)", "(NN snow)"])
-def test_a_sentence_of_other_words_is_an_error_and_left_out(words: str):
-    gold, right = single_tree("(S (NN rain))"), single_tree("(S (NN rain))")
+def test_a_sentence_of_punctuation_alone_is_skipped():
+    gold, dots = single_tree("(S (NN rain))"), single_tree("(S (. .) (. .))")
 
-    result = score_trees([gold, gold], [right, single_tree(f"(X {words})")])
+    result = score_trees([dots, gold], [dots, gold])
 
-    assert (result.sentences, result.errors, result.skipped) == (2, 1, 0)
+    assert (result.sentences, result.skipped) == (2, 1)
     assert result.sums == Sums(gold=1, test=1, matched=1)
     assert result.exact == 100.0
 
 
-def test_a_sentence_without_a_tree_is_skipped_and_left_out():
-    gold = single_tree("(S (NN rain))")
-
-    result = score_trees([gold, gold, gold], [None, single_tree("(S (. .))"), gold])
-
-    assert (result.errors, result.skipped) == (0, 2)
-    assert result.sums == Sums(gold=1, test=1, matched=1)
-
-
 def test_all_sentences_left_out_is_a_score_of_zero():
-    result = score_trees([single_tree("(S (NN rain))")], [None])
+    dots = single_tree("(S (. .))")
+
+    result = score_trees([dots], [dots])
 
     assert (result.sums.f1, result.low, result.high, result.exact) == (0.0, 0.0, 0.0, 0.0)
 
