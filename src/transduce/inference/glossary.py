@@ -344,7 +344,9 @@ def missing_terms(
     text = words(tokenizer.decode(hypothesis.ids))
     targets = [words(tokenizer.decode(term.target_ids)) for term in terms]
     both = zip(terms, targets, strict=True)
-    return [term for term, target in both if not _occurrences(target, text, inflected=False)]
+    return [
+        term for term, target in both if target and not _occurrences(target, text, inflected=False)
+    ]
 
 
 def place_next_term(
