@@ -14,7 +14,14 @@ from transduce.cli.app import (
     inference_device,
     print_stderr,
 )
-from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address, cluster_config
+from transduce.cli.cluster import (
+    SHARD_LINES,
+    ClusterEngine,
+    ClusterWorkers,
+    ShardLines,
+    address,
+    cluster_config,
+)
 
 
 @app.command()
@@ -38,7 +45,7 @@ def augment(
     device: Device = "cpu",
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
-    shard_lines: ShardLines = 8192,
+    shard_lines: ShardLines = SHARD_LINES,
 ) -> None:
     """Make training pairs of monolingual text: back-translation or self-training.
 

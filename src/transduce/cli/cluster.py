@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Option
 
@@ -24,6 +24,7 @@ ClusterEngine = Annotated[
 ClusterWorkers = Annotated[
     int | None, Option("--workers", help="Workers of --cluster [default: all cores].")
 ]
+SHARD_LINES: Final = 8192
 ShardLines = Annotated[
     int, Option(help="Lines that a killed worker has to repeat at most (--cluster).")
 ]
@@ -48,7 +49,7 @@ def cluster_config(
     workers: int | None,
     shard_lines: int,
     *,
-    default_lines: int = 8192,
+    default_lines: int = SHARD_LINES,
     device: str = "cpu",
 ) -> "ClusterConfig | None":
     """Return the settings of workers; None without --cluster.

@@ -6,7 +6,13 @@ from typing import Annotated
 from typer import Argument, Option
 
 from transduce.cli.app import Ensemble, app, hint_to_resume, print_stdout
-from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, cluster_config
+from transduce.cli.cluster import (
+    SHARD_LINES,
+    ClusterEngine,
+    ClusterWorkers,
+    ShardLines,
+    cluster_config,
+)
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
 
@@ -33,7 +39,7 @@ def distill(
     ] = 1,
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
-    shard_lines: ShardLines = 8192,
+    shard_lines: ShardLines = SHARD_LINES,
 ) -> None:
     """Train a small, fast student on a teacher's translations (knowledge distillation).
 

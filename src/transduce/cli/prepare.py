@@ -6,6 +6,8 @@ from transduce.cli.app import RunFolder, TrainingRecipe, app
 from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, cluster_config
 from transduce.cli.corpus_options import PAIR_OPTIONS, complete_languages, with_corpus_options
 
+_SHARD_LINES = 65536
+
 
 @app.command()
 @with_corpus_options(*PAIR_OPTIONS, "validation", "test")
@@ -16,7 +18,7 @@ def prepare(
     out: RunFolder = None,
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
-    shard_lines: ShardLines = 65536,
+    shard_lines: ShardLines = _SHARD_LINES,
 ) -> None:
     """Preprocess a corpus for `train`: clean it, train a tokenizer, encode it.
 
@@ -26,7 +28,7 @@ def prepare(
       transduce prepare multi30k --set data.folder=corpora/multi30k
       transduce prepare --source corpus.en.gz --target corpus.de.gz --cluster local
     """
-    config = cluster_config(cluster, workers, shard_lines, default_lines=65536)
+    config = cluster_config(cluster, workers, shard_lines, default_lines=_SHARD_LINES)
 
     from transduce.pipeline.defaults import choose_recipe, with_first_message
 

@@ -18,7 +18,14 @@ from transduce.cli.app import (
     print_stderr,
     print_stdout,
 )
-from transduce.cli.cluster import ClusterEngine, ClusterWorkers, ShardLines, address, cluster_config
+from transduce.cli.cluster import (
+    SHARD_LINES,
+    ClusterEngine,
+    ClusterWorkers,
+    ShardLines,
+    address,
+    cluster_config,
+)
 from transduce.io.machine import has_torch
 from transduce.io.streams import read_lines
 
@@ -38,7 +45,7 @@ def score(
     ] = None,
     cluster: ClusterEngine = None,
     workers: ClusterWorkers = None,
-    shard_lines: ShardLines = 8192,
+    shard_lines: ShardLines = SHARD_LINES,
 ) -> None:
     """Compute the log-probability of given translations: per line, total and mean per piece.
 

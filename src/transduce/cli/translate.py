@@ -24,7 +24,7 @@ from transduce.cli.app import (
     inference_device,
     print_stderr,
 )
-from transduce.cli.cluster import ShardLines, translate_on_cluster
+from transduce.cli.cluster import SHARD_LINES, ShardLines, translate_on_cluster
 from transduce.cli.translate_documents import (
     LINES,
     WarningLog,
@@ -203,7 +203,7 @@ def translate(
     field: Annotated[
         str, Option(help="Field of JSONL, or column of Parquet, with the text (--cluster).")
     ] = "text",
-    shard_lines: ShardLines = 8192,
+    shard_lines: ShardLines = SHARD_LINES,
 ) -> None:
     """Translate text line by line, or a document.
 
@@ -235,7 +235,7 @@ def translate(
         raise ValueError(
             "--temperature, --top-k, --top-p and --seed are for sampling: add --sample"
         )
-    if cluster is None and (field, shard_lines) != ("text", 8192):
+    if cluster is None and (field, shard_lines) != ("text", SHARD_LINES):
         raise ValueError("--field and --shard-lines are for --cluster: add it, or leave them out")
     if source_lang is not None and to is None:
         raise ValueError("--from is for a model of several directions: name --to too")

@@ -90,8 +90,7 @@ def german_phrase(phrase: Phrase, case: Case) -> str:
             column = 3 if phrase.plural else _COLUMNS[noun.gender]
             words = [determiner.german + _ending("determiners", determiner.pattern, case, column)]
             if adjective is not None:
-                pattern = "der" if determiner.pattern == "dieser" else determiner.pattern
-                ending = _ending("adjectives", pattern, case, column)
+                ending = _ending("adjectives", determiner.pattern, case, column)
                 words.append((adjective.stem or adjective.german) + ending)
             words.append(german_noun(noun, case, plural=phrase.plural))
             return " ".join(filter(None, words))
