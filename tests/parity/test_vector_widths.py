@@ -1,4 +1,4 @@
-"""Processors without AVX-512 have narrower vectors: results are the same, in adequate time."""
+"""Vectors of other widths, and tiles, give the same results, in adequate time."""
 
 import time
 from collections.abc import Iterator
@@ -15,18 +15,21 @@ from transduce.io import compiler
 from transduce.io.machine import processor_features
 from transduce.model.cpp_library import load_kernels
 from transduce.search.config import SearchConfig
+from transduce.search.hypothesis import Hypothesis
 
 pytestmark = pytest.mark.skipif(
     load_kernels().library is None or "avx512f" not in processor_features().split(),
     reason="no compiler, or the processor's own kernels have these vectors",
 )
 
+AVX2, WITHOUT_TILES = "-march=haswell", "-mno-amx-int8"
+
 
 @contextmanager
-def compiled_for_avx2() -> Iterator[None]:
-    """Replace the libraries of this process by those of a processor with AVX2 alone."""
+def compiled_with(flag: str) -> Iterator[None]:
+    """Replace the libraries of this process by those of another processor."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "_FLAGS", (*compiler._FLAGS, "-march=haswell"))
+        patch.setattr(compiler, "_FLAGS", (*compiler._FLAGS, flag))
         load_kernels.cache_clear()
         load_search.cache_clear()
         try:
@@ -36,9 +39,14 @@ def compiled_for_avx2() -> Iterator[None]:
             load_search.cache_clear()
 
 
+def has_tiles() -> bool:
+    library = load_search().library
+    return library is not None and bool(library.has_tiles())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_kernels_of_training(dtype: torch.dtype):
-    with compiled_for_avx2():
+    with compiled_with(AVX2):
         test_cpp_kernels.test_attention(dtype, causal=True, depth=16)
         test_cpp_kernels.test_attention_to_a_memory(dtype)
         test_cpp_kernels.test_the_loss_of_vocabularies_of_any_size(17, dtype)
@@ -47,9 +55,28 @@ def test_kernels_of_training(dtype: torch.dtype):
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_native_search(beam: int, corpus: Corpus):
-    with compiled_for_avx2():
+    with compiled_with(AVX2):
         fields = {"norm": "pre", "activation": "gelu", "output_bias": True}
         test_native_engine.test_it_finds_what_torch_finds(fields, beam, corpus)
+
+
+@pytest.mark.skipif(not has_tiles(), reason="no tiles (AMX)")
+@pytest.mark.parametrize("shortlist", [False, True])
+@pytest.mark.parametrize("beam", [1, 5])
+def test_tiles_change_nothing(beam: int, shortlist: bool, corpus: Corpus):
+    bundle = test_native_engine.make_bundle(corpus, d_model=192, d_ff=320, heads=4)
+    pieces = test_native_engine.random_shortlist(bundle) if shortlist else None
+    batch = test_native_engine.requests(75, corpus.tokenizer.vocab_size)
+
+    def translations() -> list[list[Hypothesis]]:
+        engine = NativeEngine(bundle.weights.to_numpy(), int8=True, shortlist=pieces)
+        return engine.search(batch, SearchConfig(beam=beam))
+
+    with compiled_with(WITHOUT_TILES):
+        assert not has_tiles()
+        expected = translations()
+
+    assert translations() == expected
 
 
 def test_vectors_are_no_wider_than_registers(corpus: Corpus):
@@ -67,7 +94,7 @@ def test_vectors_are_no_wider_than_registers(corpus: Corpus):
         return min(times)
 
     wide = seconds()
-    with compiled_for_avx2():
+    with compiled_with(AVX2):
         narrow = seconds()
 
     assert narrow < 4 * wide

@@ -15,6 +15,12 @@
 
 #include "vectors.hpp"
 
+#if defined(__AMX_INT8__) && defined(__AVX512VNNI__)
+#define HAS_TILES
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace {
 
 // Vectors of outputs and rows that are computed together: the sums have to fit the registers.
@@ -25,6 +31,7 @@ constexpr int ROWS = 6;
 constexpr int64_t BLOCK = 2;
 constexpr int ROWS = 5;
 #endif
+constexpr int64_t TILE = 16;  // rows of a tile of AMX
 constexpr float EPSILON = 1e-5f;  // of the layer normalisation
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
@@ -99,7 +106,7 @@ struct Bytes {
 };
 
 void quantize(const float *from, int64_t rows, int64_t width, Bytes &to) {
-    uint8_t *bytes = at_least(to.values, rows * width);
+    uint8_t *bytes = at_least(to.values, padded(rows, TILE) * width);
     float *scales = at_least(to.scales, rows);
     for (int64_t row = 0; row < rows; row++, from += width, bytes += width) {
         Vector most = {};
@@ -265,6 +272,112 @@ inline void multiply_bytes(const Matrix &m, const Bytes &x, int64_t row, int64_t
 #endif
 }
 
+// The tile registers of AMX, for as long as this object exists. Linux has to grant a process their
+// use; a process without them multiplies as a processor without them does, to the same sums.
+class Tiles {
+public:
+#ifdef HAS_TILES
+    static bool granted() {
+        constexpr long REQUEST_PERMISSION = 0x1023, TILE_DATA = 18;  // asm/prctl.h
+        static const bool result = !syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA);
+        return result;
+    }
+
+    Tiles() {
+        if (granted()) _tile_loadconfig(&SIZES);
+    }
+
+    ~Tiles() {
+        if (granted()) _tile_release();
+    }
+
+private:
+    // All eight have 16 rows of 64 bytes.
+    struct Sizes {
+        uint8_t palette, first_row, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    };
+    static constexpr Sizes SIZES{
+        1, 0, {}, {64, 64, 64, 64, 64, 64, 64, 64}, {16, 16, 16, 16, 16, 16, 16, 16}};
+#endif
+};
+
+// How many rows, from the first on, are multiplied by tiles: a few that are left over are not.
+inline int64_t tiled_rows(const Matrix &m, int64_t rows) {
+#ifdef HAS_TILES
+    constexpr int64_t LEAST = 4;
+    if (m.bytes.empty() || m.inputs % 64 || !Tiles::granted()) return 0;
+    return rows % TILE < LEAST ? rows / TILE * TILE : rows;
+#else
+    return 0;
+#endif
+}
+
+#ifdef HAS_TILES
+// One or two tiles of rows, and as many of outputs: `count` rows are stored.
+template <bool TWO_ROWS, bool TWO_OUTPUTS>
+inline void multiply_tile(const Matrix &m, const Bytes &x, int64_t row, int64_t count,
+                          int64_t block, int64_t vector, const Destination &out) {
+    const uint8_t *bytes = x.values.data() + row * m.inputs;
+    int64_t stride = m.width(block) * 4;  // of four inputs
+    const int8_t *weights = m.bytes.data() + block * m.inputs + vector * 64;
+    alignas(64) int32_t sums[2 * TILE][2 * TILE];
+    asm volatile("" ::: "memory");  // loading a tile does not tell the compiler what it reads
+    _tile_zero(0);
+    if (TWO_OUTPUTS) _tile_zero(1);
+    if (TWO_ROWS) _tile_zero(2);
+    if (TWO_ROWS && TWO_OUTPUTS) _tile_zero(3);
+    for (int64_t k = 0; k < m.inputs; k += 64, weights += 16 * stride) {
+        _tile_loadd(4, bytes + k, m.inputs);
+        _tile_loadd(6, weights, stride);
+        _tile_dpbusd(0, 4, 6);
+        if (TWO_OUTPUTS) {
+            _tile_loadd(7, weights + 64, stride);
+            _tile_dpbusd(1, 4, 7);
+        }
+        if (TWO_ROWS) {
+            _tile_loadd(5, bytes + TILE * m.inputs + k, m.inputs);
+            _tile_dpbusd(2, 5, 6);
+            if (TWO_OUTPUTS) _tile_dpbusd(3, 5, 7);
+        }
+    }
+    _tile_stored(0, sums[0], sizeof sums[0]);
+    if (TWO_OUTPUTS) _tile_stored(1, sums[0] + TILE, sizeof sums[0]);
+    if (TWO_ROWS) _tile_stored(2, sums[TILE], sizeof sums[0]);
+    if (TWO_ROWS && TWO_OUTPUTS) _tile_stored(3, sums[TILE] + TILE, sizeof sums[0]);
+    for (int64_t j = 0; j < (TWO_OUTPUTS ? 2 : 1); j++) {
+        int64_t column = block + (vector + j) * LANES;
+        __m512i correction = _mm512_load_si512(m.corrections.data() + column);
+        Vector bias = load(m.bias.data() + column), scale = load(m.scales.data() + column);
+        for (int64_t i = 0; i < count; i++) {
+            __m512i exact = _mm512_load_si512(sums[i] + j * TILE);
+            exact = _mm512_add_epi32(exact, correction);
+            Vector sum = same_bits<Vector>(_mm512_cvtepi32_ps(exact));
+            finish(sum * (scale * x.scales[row + i]) + bias, out, row + i, column);
+        }
+    }
+}
+#endif
+
+// The first `rows` rows of a block of outputs.
+inline void multiply_tiles(const Matrix &m, const Bytes &x, int64_t rows, int64_t block,
+                           const Destination &out) {
+#ifdef HAS_TILES
+    int64_t vectors = m.width(block) / LANES;
+    for (int64_t row = 0; row < rows; row += 2 * TILE) {
+        int64_t count = std::min(rows - row, 2 * TILE);
+        for (int64_t j = 0; j < vectors; j += 2) {
+            bool two = j + 1 < vectors;
+            if (count > TILE && two) multiply_tile<true, true>(m, x, row, count, block, j, out);
+            else if (count > TILE) multiply_tile<true, false>(m, x, row, count, block, j, out);
+            else if (two) multiply_tile<false, true>(m, x, row, count, block, j, out);
+            else multiply_tile<false, false>(m, x, row, count, block, j, out);
+        }
+    }
+#endif
+}
+
 template <int M, int N>
 inline void multiply_rows(const Matrix &m, const float *x, const Bytes &bytes, int64_t row,
                           int64_t rows, int64_t block, const Destination &out) {
@@ -281,12 +394,14 @@ void multiply(const Matrix &m, const float *x, int64_t rows, float *y, int64_t s
               Activation activation = NONE, bool add = false) {
     if (!m.bytes.empty()) quantize(x, rows, m.inputs, bytes);
     Destination out{y, stride, activation, add};
+    int64_t tiled = tiled_rows(m, rows);
     for (int64_t block = 0; block < m.padded_outputs; block += BLOCK * LANES) {
         int64_t vectors = m.width(block) / LANES;
-        if (vectors == 4) multiply_rows<ROWS, 4>(m, x, bytes, 0, rows, block, out);
-        else if (vectors == 3) multiply_rows<ROWS, 3>(m, x, bytes, 0, rows, block, out);
-        else if (vectors == 2) multiply_rows<ROWS, 2>(m, x, bytes, 0, rows, block, out);
-        else multiply_rows<ROWS, 1>(m, x, bytes, 0, rows, block, out);
+        multiply_tiles(m, bytes, tiled, block, out);
+        if (vectors == 4) multiply_rows<ROWS, 4>(m, x, bytes, tiled, rows, block, out);
+        else if (vectors == 3) multiply_rows<ROWS, 3>(m, x, bytes, tiled, rows, block, out);
+        else if (vectors == 2) multiply_rows<ROWS, 2>(m, x, bytes, tiled, rows, block, out);
+        else multiply_rows<ROWS, 1>(m, x, bytes, tiled, rows, block, out);
     }
 }
 
@@ -456,6 +571,7 @@ public:
 
     void run(int64_t group) {
         start = call.groups[group], sentences = call.groups[group + 1] - start;
+        Tiles tiles;
         encode();
         search();
     }
@@ -840,6 +956,15 @@ private:
 EXPORTED int has_int8() {
 #ifdef __AVX512VNNI__
     return 1;
+#else
+    return 0;
+#endif
+}
+
+// Whether int8 is computed by AMX, here and now.
+EXPORTED int has_tiles() {
+#ifdef HAS_TILES
+    return Tiles::granted();
 #else
     return 0;
 #endif

@@ -14,6 +14,7 @@ from transduce.model.numpy_transformer import NumpyTransformer, sinusoids
 
 _SIGNATURES: Final = {
     "has_int8": "> i",
+    "has_tiles": "> i",
     "create_model": "pp > p",
     "free_model": "p",
     "search": "p ll p pp p pp pp p lllll l ppp > i",
