@@ -329,6 +329,11 @@ inline void multiply_tile(const Matrix &m, const Bytes &x, int64_t row, int64_t 
     if (TWO_ROWS) _tile_zero(2);
     if (TWO_ROWS && TWO_OUTPUTS) _tile_zero(3);
     for (int64_t k = 0; k < m.inputs; k += 64, weights += 16 * stride) {
+        for (int64_t i = 0; i < 16; i++) {  // weights that follow, as from memory they come late
+            const int8_t *next = weights + (16 + i) * stride;
+            _mm_prefetch(next, _MM_HINT_T0);
+            if (TWO_OUTPUTS) _mm_prefetch(next + 64, _MM_HINT_T0);
+        }
         _tile_loadd(4, bytes + k, m.inputs);
         _tile_loadd(6, weights, stride);
         _tile_dpbusd(0, 4, 6);
