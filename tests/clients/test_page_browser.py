@@ -402,6 +402,17 @@ def test_a_server_that_cannot_answer_now_is_asked_again(
     expect(page.locator("#state")).to_have_text("")
 
 
+def test_an_exhausted_quota_is_shown_in_the_server_s_words(open_page: Open, address: str):
+    quota = {"error": "Quota exceeded: 14 characters per day"}
+    refusal = {"status": 429, "headers": {"Retry-After": "86399"}, "json": quota}
+    page = open_page(address)
+    expect(page.locator(".word").first).to_be_visible()
+    page.route("**/api/translate", lambda route: route.fulfill(**refusal))
+    page.get_by_label("Text to translate").fill(SENTENCE)
+
+    expect(page.locator("#state")).to_have_text(quota["error"])
+
+
 def test_a_question_that_is_overtaken_is_given_up(open_page: Open, address: str):
     given_up: list[Request] = []
     page = open_page(address)

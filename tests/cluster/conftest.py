@@ -60,12 +60,13 @@ def run(tmp_path: Path, by_value: None) -> Run:
         engine: str = "local",
         workers: int | None = None,
         field: str = "text",
+        output: str = "out",
         **stub: object,
     ) -> ClusterResult:
         return process_corpus(
             partial(load_stub, tmp_path / "attempts", **stub),  # type: ignore[arg-type]
             str(source),
-            str(tmp_path / "out"),
+            str(tmp_path / output),
             settings=settings or {},
             config=ClusterConfig(engine=engine, workers=workers, shard_rows=10, field=field),
             on_event=lambda event: None,

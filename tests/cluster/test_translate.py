@@ -85,6 +85,13 @@ def test_a_second_call_repairs_a_missing_and_a_truncated_file(
 
 
 @pytest.mark.usefixtures("cluster")
+def test_a_folder_whose_name_looks_like_a_pattern_is_resumed(corpus: Path, run: Run):
+    run(corpus, output="out [1]*?")
+
+    assert run(corpus, output="out [1]*?").translated == 0
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_changed_option_or_input_is_refused(tmp_path: Path, corpus: Path, run: Run):
     run(corpus, settings={"num_beams": "4"})
 

@@ -105,8 +105,13 @@ def test_a_damaged_corpus_is_prepared_again(
     assert f"{in_the_middle / 'prepared'} is damaged: preparing it again" in result.err
 
 
-def test_a_damaged_corpus_is_not_replaced_by_another(
-    run: Run, in_the_middle: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_lost_corpus_is_not_replaced_by_another(
+    run: Run,
+    in_the_middle: Path,
+    transduce: Transduce,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: bool,
 ):
     corpus = in_the_middle.parent
     for file in run.corpus.glob("*.*"):
@@ -114,11 +119,13 @@ def test_a_damaged_corpus_is_not_replaced_by_another(
     (corpus / "train.src").write_text((corpus / "train.src").read_text().replace("1", "2"))
     monkeypatch.chdir(corpus)
     flip(in_the_middle / "prepared/tokenizer.model")
+    if missing:
+        shutil.rmtree(in_the_middle / "prepared")
 
     result = transduce("train", "--resume", "--out", in_the_middle)
 
     assert result.code == 2
-    assert "is damaged, and the corpus changed since: put back" in result.err.splitlines()[-1]
-    refuses(
-        transduce("export", in_the_middle, "--to", "huggingface", "--out", corpus / "x"), "damaged"
-    )
+    assert "missing or damaged, and the corpus changed since: put" in result.err.splitlines()[-1]
+    if not missing:  # else best/ alone is exported
+        export = transduce("export", in_the_middle, "--to", "huggingface", "--out", corpus / "x")
+        refuses(export, "damaged")

@@ -309,6 +309,21 @@ def test_sides_of_unequal_length_are_not_scored(run: Run, transduce: Transduce, 
     refuses(transduce("calibrate", run.folder, *pair), "2 lines", "has 1", "line n")
 
 
+def test_a_folder_that_calibrate_may_not_replace_costs_no_translation(
+    run: Run, transduce: Transduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shutil.copytree(run.folder / "model", tmp_path / "model")
+    (tmp_path / "model" / "notes").touch()
+    (tmp_path / "text").write_text("1 2\n")
+    translate = "transduce.evaluation.scoring.translate_with"
+    monkeypatch.setattr(translate, lambda *_: pytest.fail("it was translated"))
+    pair = ("--source", tmp_path / "text", "--target", tmp_path / "text")
+
+    result = transduce("calibrate", tmp_path / "model", *pair)
+
+    refuses(result, "it holds notes: move it away, or name another folder")
+
+
 def test_too_little_text_to_calibrate_with_leaves_the_model_as_it_was(
     run: Run, transduce: Transduce, tmp_path: Path
 ):

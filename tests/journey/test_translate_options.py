@@ -120,7 +120,8 @@ def test_lines_of_a_memory_replace_the_models(
     model, codes = tmp_path / "model", {"source_lang": "en", "target_lang": "de"}
     shutil.copytree(run.folder / "model", model)
     assert transduce("relabel", model, "--source-lang", "en", "--target-lang", "de").code == 0
-    pairs = (("1 2 3", "stored", ""), ("0 3", "plain", ""), ("0 3", "in context", "4 0 1 2"))
+    stored = ("1 2 3", "100\u00a0%\u3000of\n\t it", "")
+    pairs = (stored, ("0 3", "plain", ""), ("0 3", "in context", "4 0 1 2"))
     store, tmx = tmp_path / "memory.db", tmp_path / "memory.tmx"
     with TranslationMemory(store) as memory:
         memory.add(Entry(source=s, target=t, context=c, **codes) for s, t, c in pairs)
@@ -140,12 +141,12 @@ def test_lines_of_a_memory_replace_the_models(
         result = translated("--memory", store)
     rows = objects(translated("--memory", store, "--json"))
 
-    assert texts(result) == ["stored", "", plain[2], "in context"]
+    assert texts(result) == ["100\u00a0%\u3000of it", "", plain[2], "in context"]
     assert [line for line in given if line] == ["4 0 1 2"]
     assert result.err.endswith("translation memory: 2 lines\n")
     assert rows[0]["memory"] == {"score": 100, "in_context": False, "origin": "correction"}
     assert (rows[0]["source"], rows[0]["pieces"], rows[2]["memory"]) == ("1 2 3", [], None)
-    assert texts(translated("--memory", tmx)) == ["stored", *plain[1:]]
+    assert texts(translated("--memory", tmx)) == ["100\u00a0%\u3000of it", *plain[1:]]
 
     page = b"<p>1 2 3. <b>0 3</b></p><p>0 3</p>"
     document = transduce("translate", model, "--format", "html", "--memory", store, stdin=page)

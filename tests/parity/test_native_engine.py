@@ -213,6 +213,20 @@ def test_a_shortlist_restricts_each_sentence_to_its_own_pieces(beam: int, corpus
     assert max(gains) > 1.0  # the allowed pieces share all probability
 
 
+def test_a_shortlist_leaves_a_translation_of_all_positions_its_scores(corpus: Corpus):
+    bundle = make_bundle(corpus, positions="learned")
+    endless = Shortlist(always=(5,), by_source={})
+    engine = NativeEngine(bundle.weights.to_numpy(), shortlist=endless)
+
+    ((best,),) = engine.search([Request((7,))], SearchConfig(beam=1, extra=99))
+
+    assert best.ids == (5,) * 61
+    (expected,) = in_torch(bundle).score([((7,), best.ids[1:])])
+    last = in_torch(bundle).next_pieces(Request((7,), prefix=best.ids[1:]), 10_000)
+    expected = (*expected[:-1], *(piece.log_prob for piece in last if piece.id == 5))
+    assert best.log_probs == pytest.approx(expected, abs=NEAR)
+
+
 def test_a_shortlist_of_all_pieces_changes_nothing(corpus: Corpus):
     bundle = make_bundle(corpus, output_bias=True)
     everything = Shortlist(always=tuple(range(bundle.tokenizer.vocab_size)), by_source={})

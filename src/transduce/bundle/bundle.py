@@ -58,6 +58,8 @@ _READABLE = (1, VERSION)
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.model"
 CONFIDENCE = "confidence.json"
 _FILES = (CONFIG, WEIGHTS, TOKENIZER)
+FILES = (*_FILES, CONFIDENCE, CARD)
+"""All that a bundle may hold, but its manifest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,7 +206,7 @@ class Bundle:
             OSError: if it cannot be written; an older bundle is left intact.
         """
         folder = Path(folder)
-        check_replaceable(folder, (*_FILES, CONFIDENCE, CARD))
+        check_replaceable(folder, FILES)
         saved = self.weights.to_numpy()
         weights = saved.weights
         check_weights(weights, f"the model for {folder}")

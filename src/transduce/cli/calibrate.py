@@ -24,12 +24,14 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
             f"translate line n"
         )
 
-    from transduce.bundle.bundle import Bundle, find_bundle
+    from transduce.bundle.bundle import FILES, Bundle, find_bundle
     from transduce.data.corpus import Pair
     from transduce.evaluation.scoring import fit_confidence, translate_with
+    from transduce.io.atomic_folder import check_replaceable
 
     folder = find_bundle(model)
     bundle = Bundle.load(folder)
+    check_replaceable(folder, FILES)  # as `save` does, after the translation
     card = edited_card(folder, bundle)
     pairs = [Pair(*sides) for sides in zip(sources, targets, strict=True)]
     translations = translate_with(bundle, sources)

@@ -385,7 +385,7 @@ def _translate_lines(
                 count_from(done + 1), chunk, translations, matches, strict=False
             ):
                 if match:
-                    text = " ".join(match.entry.target.split())
+                    text = " ".join(map(str.strip, match.entry.target.splitlines()))
                     translation = replace(translation, source=line, text=text)
                 log.report(translation, name=f"line {number}")
                 applied.add(translation.source, translation.text, line=number)

@@ -120,8 +120,8 @@ def finished_shards(output: Any, numbers: Collection[int]) -> list[ShardRecord]:
     recorded = {file.name for file in folder.iterdir()} if folder.is_dir() else set[str]()
     names = [Path(record_name(number)).name for number in numbers]
     paths = [(folder / name).path for name in names if name in recorded]
-    # Object stores are asked for all at once.
-    return [_parse(data) for data in folder.fs.cat(paths).values()] if paths else []
+    # Object stores are asked for all at once; `cat` would take names for patterns.
+    return [*map(_parse, folder.fs.cat_ranges(paths, None, None, on_error="raise"))]
 
 
 def _parse(record: bytes) -> ShardRecord:
@@ -304,6 +304,7 @@ def _run_on_slurm(
         cpus_per_task=config.threads,
         gpus_per_node=config.gpus,
         slurm_setup=[f"export OMP_NUM_THREADS={config.threads}"],
+        slurm_array_parallelism=config.workers,  # else submitit allows 256
     )
     missing = {shard.number: shard for shard in shards}
     while missing:

@@ -237,7 +237,8 @@ class CorpusConfig:
     """Pairs of `train` held out if there are no validation files; at most 5 % of them."""
 
     not_utf8: Literal["refuse", "drop"] = "refuse"
-    """For a training line that is not UTF-8: raise an error, or drop and count its pair."""
+    """For a training line that is not UTF-8: raise an error, or drop and count its pair (two files
+    and TSV only)."""
 
     duplicates: Literal["keep", "drop"] = "keep"
     """For a pair that stands in `train` again: train on it each time, or drop and count it. The

@@ -137,7 +137,7 @@ def read_pairs(
         languages: codes of source and target, which a file may name; without them the first is the
             source. Pairs of other languages have empty sides.
         not_utf8: for lines that are not UTF-8, "refuse" raises; "drop" yields them with lone
-            surrogates, for `clean` to drop and count.
+            surrogates, for `clean` to drop and count (two files and TSV only).
         part: read these pairs alone, of `split_pairs`.
 
     Returns:

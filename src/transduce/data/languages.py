@@ -71,6 +71,18 @@ def same_language(code: str, other: str) -> bool:
     return first.lower() == second.lower()
 
 
+def code_forms(code: str) -> tuple[str, str, str]:
+    """Return a code in lower case: as it is, with two letters for the language, and normalised.
+
+    >>> code_forms("srp_Latn")
+    ('srp-latn', 'sr-latn', 'sr')
+    """
+    exact = code.replace("_", "-").lower()
+    language, dash, variant = exact.partition("-")
+    short = f"{_CODES.get(language, language)}{dash}{variant}"
+    return exact, short, (normalized_code(code) or code).lower()
+
+
 def file_language(*files: Path | None) -> str:
     """Return the language code in which the first of the files' names ends; "" if none does.
 

@@ -104,7 +104,9 @@ class _PairParser:
         if chosen := exact or [code for code in variants if not same_language(code, other)]:
             return self._sides[chosen[0]]
         if all(self._languages):
-            return ""  # a unit of other languages, which cleaning drops
+            # A side whose language XLIFF leaves out; "" of other languages, which cleaning drops.
+            turned = normalized_base(self._declared[0]) == normalized_base(self._languages[1])
+            return self._sides.get(("source", "target")[(index == 1) != turned], "")
         texts = list(self._sides.values())
         bases, declared = [*map(normalized_base, self._sides)], normalized_base(self._declared[0])
         first = bases.index(declared) if declared in bases else 0

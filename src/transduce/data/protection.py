@@ -31,13 +31,19 @@ TIME_LIMIT: Final = 0.2
 _MAX_PATTERNS, _MAX_LENGTH = 50, 1000  # characters
 _UNMASKED_SHARE: Final = 8  # one pair in 8 stays as it is: the model also translates plain text
 _SYMBOL = re.compile(f"[{PLACEHOLDERS[0]}-{PLACEHOLDERS[-1]}]")
-_URL = r"""[^\s<>"“”„«»]*[^\s<>"“”„«».,;:!?)\]}'…]"""
+# Scripts without spaces, and their punctuation: text after an address, not its end.
+_UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef"
+_URL = rf"""[^\s<>"“”„«»{_UNSPACED}]*[^\s<>"“”„«».,;:!?)\]}}'…{_UNSPACED}]"""
+_WORD = r"0-9A-Za-z_\xc0-\u052f\u1e00-\u1fff"  # Latin, Greek, Cyrillic
 
 ADDRESS: Final = (
-    rf"(?:https?|ftp)://{_URL}|\bwww\.{_URL}"
-    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
+    rf"(?:https?|ftp)://{_URL}|(?<![{_WORD}])www\.{_URL}"
+    rf"|(?<![{_WORD}.+-])[{_WORD}.+-]{{1,64}}@[{_WORD}-]{{1,63}}(?:\.[{_WORD}-]{{1,63}}){{1,8}}"
 )
 """Pattern of URLs and e-mail addresses."""
+
+VARIABLE: Final = rf"\$[A-Za-z_][{_WORD}]+"
+"""Pattern of a variable such as `$HOME`."""
 
 _UNIT = r"[kMGT]i?B|[kMGT]?Hz|[kcmµn]?m|[kmµ]?g|[kMG]?Wh?|[mk]?V|mA|[mµn]s|dpi|px"
 _BUILT_IN: Final[Mapping[str, str]] = {
@@ -45,7 +51,8 @@ _BUILT_IN: Final[Mapping[str, str]] = {
     "code": "|".join(
         [
             r"`[^`\n]{1,80}`",
-            r"\$\{\w+\}|\{\w*\}|\$[A-Za-z_]\w+|%\(\w+\)[sdif]|(?<![\w%])%[sdif]\b",  # {x}, $x, %s
+            VARIABLE,
+            r"\$\{\w+\}|\{\w*\}|%\(\w+\)[sdif]|(?<![\w%])%[sdif]\b",  # {x}, %s
             r"(?<![\w-])(?:--[A-Za-z][\w-]*\w|-[A-Za-z](?!\w))",  # --option, -o
             r"(?<![\w/.~])(?:~|\.{1,2})?(?:/[\w.-]*\w)+/?",  # /a/path
             r"(?<!\w)[A-Za-z_]\w+(?:\.[A-Za-z_]\w+)+(?!\w)(?:\(\))?",  # module.name

@@ -23,7 +23,7 @@ import sentencepiece
 
 from transduce.data.config import TokenizerConfig
 from transduce.data.corpus import one_line
-from transduce.data.languages import same_language
+from transduce.data.languages import code_forms
 from transduce.data.protection import PLACEHOLDERS, Protection, protection_of
 from transduce.data.sentencepiece_model import (
     SubwordSampler,
@@ -219,22 +219,33 @@ class Tokenizer:
         return {piece: id for piece, id in controls if not without_tag(piece)}
 
     def find_tag(self, language: str) -> str:
-        """Return the tag of a target language; "" if there is none."""
-        codes = ((TAG.fullmatch(tag), tag) for tag in self.tags)
-        return next((t for m, t in codes if m and same_language(m[1] or m[2], language)), "")
+        """Return the tag of a target language, in its script if it has several; "" for none."""
+        tags = self._language_tags
+        return next((tags[form] for form in code_forms(language) if form in tags), "")
+
+    @cached_property
+    def _language_tags(self) -> Mapping[str, str]:
+        """The tags by `code_forms`: of equal forms the least altered code, then the first."""
+        codes = ((TAG.fullmatch(tag), tag) for tag in [*self.tags][::-1])
+        forms = [(code_forms(match[1] or match[2]), tag) for match, tag in codes if match]
+        return {form[kind]: tag for kind in (2, 1, 0) for form, tag in forms}
 
     def split_tag(self, text: str) -> tuple[list[int], str]:
         """Split a text into the ids of its tags, and the rest.
 
         Args:
-            text: may start with a language tag and a synthetic one that the vocabulary has.
+            text: may start with a language tag and a synthetic one that the vocabulary has. Another
+                spelling of a language tag, such as `<2de>` of `>>deu<<`, includes a space after it.
         """
         ids: list[int] = []
         for pattern in (TAG, _SYNTHETIC) if self.all_tags else ():
             match = pattern.match(text.removeprefix(" ") if ids else text)
-            if match and match[0] in self.all_tags:
-                ids.append(self.all_tags[match[0]])
+            if match and (number := self.all_tags.get(match[0])) is not None:
+                ids.append(number)
                 text = match.string[match.end() :]
+            elif match and match.lastindex and (tag := self.find_tag(match[match.lastindex])):
+                ids.append(self.tags[tag])
+                text = match.string[match.end() :].removeprefix(" ")
         return ids, text
 
     def encode(self, text: str) -> list[int]:

@@ -38,6 +38,11 @@ _STRING = re.compile(
 )
 _JSON_TOKEN = re.compile(r"\"(?:[^\"\\]|\\.)*+\"(\s*:)?|[\[\]{}]|[^\s\[\]{}\",:]+", re.DOTALL)
 _JSON_MESSAGES = (("message",), ("defaultMessage",))  # of WebExtensions and FormatJS
+_JSON_OF_MESSAGE = {
+    *("message", "defaultMessage", "description", "placeholders", "id", "hash"),
+    *("meta", "file", "start", "end", "line", "col"),  # where FormatJS extracted it
+}
+"""Keys of an object with a message."""
 _TIME_FORMAT = re.compile(r"%-?[A-Za-z]")  # of strftime
 _YAML_ESCAPED = re.compile("^[ \n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 _YAML_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
@@ -57,7 +62,7 @@ class JSONValue(NamedTuple):
     """Where a value of JSON is."""
 
     path: tuple[str, ...]
-    """The keys that lead to it; "" in a list."""
+    """The keys that lead to it; in a list the number of an element."""
     key: int
     """Where its key starts."""
     start: int
@@ -110,13 +115,22 @@ def parse_json(name: str, text: str) -> Iterator[Part]:
         return (value for value in json_values(name, text) if text[value.start] == '"')
 
     parents = {value.path[:-1] for value in strings() if value.path[-1:] in _JSON_MESSAGES}
+    parents.discard(())  # the root is a catalogue
+    if parents:
+        paths = (value.path for value in json_values(name, text))
+        parents -= {path[:-1] for path in paths if not _JSON_OF_MESSAGE.issuperset(path[-1:])}
 
-    @lru_cache(maxsize=1000)  # the texts of a list have one path
-    def is_text(path: tuple[str, ...]) -> bool:
-        if any(key.startswith(("@", "$")) for key in path):  # metadata of ARB, "$schema"
+    @lru_cache(maxsize=1000)  # the texts of a list are in one place
+    def may_hold_texts(place: tuple[str, ...]) -> bool:
+        if any(key.startswith(("@", "$")) for key in place):  # metadata of ARB, "$schema"
             return False
-        inside = parents and any(path[:depth] in parents for depth in range(len(path)))
-        return not inside or (path[:-1] in parents and path[-1:] in _JSON_MESSAGES)
+        return not any(place[:depth] in parents for depth in range(len(place)))
+
+    def is_text(path: tuple[str, ...]) -> bool:
+        place, key = path[:-1], path[-1:]
+        if place in parents and key not in _JSON_MESSAGES:
+            return False
+        return may_hold_texts(place) and may_hold_texts(key)
 
     encode = partial(json_string, text)
     values = (
@@ -141,7 +155,7 @@ def json_values(name: str, text: str, *, max_depth: int = _MAX_DEPTH) -> Iterato
             path[-1], keys[-1] = json.loads(mark.removesuffix(match[1]), strict=False), start
         elif mark in "{[":
             opened.append(start)
-            path.append("")
+            path.append("0" if mark == "[" else "")
             keys.append(0)
             if len(path) > max_depth:
                 raise _TooDeep(name, max_depth)
@@ -151,6 +165,8 @@ def json_values(name: str, text: str, *, max_depth: int = _MAX_DEPTH) -> Iterato
                 keys.pop()
                 start = opened.pop()
             yield JSONValue(tuple(path), keys[-1], start, match.end())
+            if opened and text[opened[-1]] == "[":
+                path[-1] = str(int(path[-1]) + 1)
 
 
 def json_string(file: str, value: str) -> str:

@@ -64,7 +64,7 @@ def parse_markdown(text: str) -> Iterator[Part]:
     tokens = _parser.parse(re.sub(r"[^\r\n]+", "", text[:body]) + text[body:], env)
     labels = env.get("references", {})
     offsets = [0, *accumulate(len(line) for line in _LINE.findall(text)), len(text)]
-    offset = 0
+    offset = cell = 0  # ends of a text and of a cell
     for before, token in pairwise([Token("", "", 0), *tokens]):
         if token.map is None or token.type not in ("inline", "html_block"):
             continue
@@ -81,8 +81,10 @@ def parse_markdown(text: str) -> Iterator[Part]:
             shown = [
                 line.strip().replace("|", "\\|") if in_cell else line.strip() for line in lines
             ]
-            start = find(shown[0], max(first, offset), offsets[token.map[0] + 1])
-            end = find(shown[-1], max(last, offset), end) + len(shown[-1])
+            start = find(shown[0], max(first, offset, cell), offsets[token.map[0] + 1])
+            end = find(shown[-1], max(last, offset, cell), end) + len(shown[-1])
+            if in_cell and start >= 0:
+                cell = end
             is_paragraph = before.type == "paragraph_open" or before.markup in ("=", "-")
             slot = _slot(text[start:end], labels, in_cell=in_cell, is_paragraph=is_paragraph)
         if slot and start >= offset and has_words(visible_text(slot.text)):

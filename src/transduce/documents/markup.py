@@ -12,14 +12,15 @@ runs between its markup, all in one request. The whole is the better translation
 every placeholder occurs as often as in the source and every tag can be projected. Otherwise the
 translated runs are joined by the markup, which is then intact whatever the model generates.
 
-White space between sentences is kept; text without letters or digits is not translated. In HTML,
-tags, comments and attributes (`title` and `alt` too) are kept, and so is the text of `script`,
-`style`, `pre`, `code`, `textarea` and `translate="no"`. Translations are escaped, so model output
-never becomes markup.
+White space between sentences is kept, and added if only the script of the translation has any. Text
+without letters or digits is not translated. In HTML, tags, comments and attributes (`title` and
+`alt` too) are kept, and so is the text of `script`, `style`, `pre`, `code`, `textarea` and
+`translate="no"`. Translations are escaped, so model output never becomes markup.
 """
 
 import html
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,16 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from transduce.data.corpus import one_line
-from transduce.data.segmentation import has_words, sentence_spans
+from transduce.data.segmentation import has_unspaced_script, has_words, sentence_spans
 from transduce.documents import placeholders
-from transduce.documents.html import HTML_RULES, TagRules, Token, collapse_spaces, segment_html
+from transduce.documents.html import (
+    HTML_RULES,
+    TagRules,
+    Token,
+    collapse_spaces,
+    segment_html,
+    tokenize_html,
+)
 from transduce.documents.tag_projection import ProjectedTag, Tag, project_tags
 
 Markup = Literal["none", "placeholders", "html"]
@@ -157,14 +165,35 @@ class MarkedSentence:
         """The translated runs joined by the markup, and the placeholders whose counts differ."""
         raw: list[str] = []
         shown: list[str] = []
+        spaced = not any(has_unspaced_script(text) for text, _ in translations)
+        place, edge, source = 0, "", ""  # of a space; the last character and the run before it
+        for run, item, item_raw in self._translated_runs(translations):
+            if not run and item[:1] in "<":  # a tag
+                place += place == len(raw) and item_raw.startswith("</")
+            else:
+                # A placeholder counts as a word, an entity and %% do not.
+                word = item if run else "" if item[0] == "&" or item == "%%" else "x"
+                if spaced and has_unspaced_script(source + run) and _are_words(edge, word[:1]):
+                    raw.insert(place, " ")
+                    shown.insert(place, " ")
+                place, edge, source = len(raw) + 1, word[-1:], run
+            raw.append(item_raw)
+            shown.append(item)
+        before, after = placeholders.count(self.text), placeholders.count("".join(shown))
+        return "".join(raw), placeholders.mismatched(before, after)
+
+    def _translated_runs(
+        self, translations: Sequence[UnitTranslation]
+    ) -> Iterator[tuple[str, str, str]]:
+        """The runs, and "" for markup, each with what takes its place: as displayed, as written."""
         following = iter(translations)
         for text, mark, mark_shown in self._runs():
             lead, core, trail = _split_core(text)
             run = f"{lead}{_single_line(next(following).text) if core else ''}{trail}"
-            raw += [self._escape(run), mark]
-            shown += [run, mark_shown]
-        before, after = placeholders.count(self.text), placeholders.count("".join(shown))
-        return "".join(raw), placeholders.mismatched(before, after)
+            if run:
+                yield text, run, self._escape(run)
+            if mark:
+                yield "", mark_shown, mark
 
     def _runs(self) -> Iterator[tuple[str, str, str]]:
         """The runs between markup, each with the markup after it: as written, as displayed."""
@@ -253,12 +282,18 @@ def restore_text(segmented: SegmentedText, translations: Sequence[UnitTranslatio
     texts: list[str] = []
     lost: list[str] = []
     offset = 0
-    for part in segmented.parts:
+    last, source, translation = 0, "", ""  # a sentence: its index, text and translation
+    for index, part in enumerate(segmented.parts):
         if isinstance(part, str):
             texts.append(part)
             continue
         end = offset + len(part.units())
         sentence = part.restore(translations[offset:end])
+        if end > offset:
+            text = translations[offset].text
+            if index == last + 2 and translation and text and not part.edges[0]:
+                texts[-1] = _spaced(texts[-1], source + part.text, translation + text)
+            last, source, translation = index, part.text, "" if part.edges[1] else text
         texts.append(sentence.text)
         lost += sentence.lost
         offset = end
@@ -322,6 +357,21 @@ def _split_core(run: str) -> tuple[str, str, str]:
     if match is None:
         return run, "", ""
     return run[: match.start()], match[0], run[match.end() :]
+
+
+def _spaced(gap: str, source: str, translation: str) -> str:
+    """What is between two sentences, with a space if only their source needs none."""
+    if has_unspaced_script(translation) or not has_unspaced_script(source):
+        return gap
+    if any(token.shown for token in tokenize_html(gap)):
+        return gap
+    return f"{gap} " if gap.startswith("</") else f" {gap}"
+
+
+def _are_words(before: str, after: str) -> bool:
+    """Whether two characters end and begin words, so that a space belongs between them."""
+    ends = before in ".,;:!?)" or unicodedata.category(before)[0] in "LMN" if before else False
+    return ends and after.isalnum()
 
 
 def _single_line(translation: str) -> str:

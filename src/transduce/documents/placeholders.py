@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from transduce.data.protection import ADDRESS
+from transduce.data.protection import ADDRESS, VARIABLE
 from transduce.data.segmentation import MASK, Span
 
 _EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"
@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(
     r"|\{\{[^{}]{1,64}\}\}|\{%[^{}%]{1,128}%\}|[$%#]?\{[^{}\s]{0,64}\}"
     r"|(?<!\d)%(?:\(\w{1,64}\)|[0-9]{1,2}\$)?[-+#0]?(?:[0-9]{1,3}|\*)?(?:\.[0-9]{1,2})?"
     r"(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@]|%%"
-    r"|\$[A-Za-z_]\w+"
+    rf"|{VARIABLE}"
     r"|(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])"
     rf"|[{_EMOJI}][{_EMOJI}\ufe0f\u200d\U000e0020-\U000e007f]*"
 )

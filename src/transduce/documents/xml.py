@@ -30,6 +30,7 @@ _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ATTRIBUTES = {"approved", "class", "space", "state", "translatable", "translate", "type"}
 _UNTRANSLATED = ("new", "needs-translation")  # states of XLIFF's targets
 _STATE = re.compile(r"\s+state(?:-qualifier)?\s*=\s*(?:\"[^\"]*\"|'[^']*')")
+_SEGMENT = re.compile(r"</?(?:\w+:)?mrk(?:\s[^<>]*)?/?>")  # which may be empty
 
 
 def _unchanged(text: str) -> str:
@@ -56,6 +57,8 @@ class XMLRules:
     """Elements whose text is kept."""
     dropped: frozenset[str] = frozenset()
     """Elements that a translated text does without, such as marks of the spelling checker."""
+    root: str = ""
+    """Name of the root element; "" for any."""
     pair: str = ""
     """Element of a source and a target that is filled if it is empty; no other text changes."""
     target: str = "target"
@@ -117,8 +120,8 @@ def parse_xml(name: str, content: bytes, rules: XMLRules) -> XMLText:
     """Parse an XML file by the rules of its format.
 
     Raises:
-        ValueError: if it is not well-formed, declares entities or is nested too deeply, or if its
-            encoding is not supported.
+        ValueError: if it is not well-formed, declares entities, is nested too deeply or has another
+            root, or if its encoding is not supported.
     """
     encoding = _encoding(content)
     if not _ENCODINGS.fullmatch(encoding):
@@ -130,6 +133,8 @@ def parse_xml(name: str, content: bytes, rules: XMLRules) -> XMLText:
         raise ValueError(f"{name}: not encoded in {encoding}") from None
     splicer = _Splicer(data, rules)
     root = _parse(name, data, splicer)
+    if rules.root not in ("", root.name):
+        raise ValueError(f"{name}: expected the root element {rules.root}, not {root.tag[:40]}")
     parts = (splicer.raw(0, root.start), *splicer.walk(root), splicer.raw(root.end, len(data)))
     return parts, lambda text: text.encode(encoding, "xmlcharrefreplace")
 
@@ -346,7 +351,7 @@ class _Splicer:
         if target.attributes.get("type") in ("vanished", "obsolete"):
             return False
         copied = target.attributes.get("state") in _UNTRANSLATED
-        return copied or not (target.children and self.raw_of(target.children).strip())
+        return copied or not _SEGMENT.sub("", self.raw_of(target.children)).strip()
 
 
 class _Piece(NamedTuple):

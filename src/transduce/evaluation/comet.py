@@ -1,6 +1,6 @@
 """COMET, a learned metric, by the package unbabel-comet where it is installed."""
 
-import importlib
+import importlib.util
 import pickle
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,15 +34,11 @@ def comet(
     """
     if sources is None or model is None:
         raise ValueError("COMET needs the source lines and the folder of a model")
+    checkpoint = find_checkpoint(model)
     try:
         package = importlib.import_module("comet")
-    except ImportError:
-        raise ValueError("COMET is not installed: pip install unbabel-comet") from None
-    checkpoint = model / "checkpoints" / "model.ckpt"
-    if not (checkpoint.is_file() and (model / "hparams.yaml").is_file()):
-        raise ValueError(
-            f"{model} is not a COMET model: it needs hparams.yaml and checkpoints/model.ckpt"
-        )
+    except ImportError as error:
+        raise ValueError(f"COMET does not load ({error}): pip install unbabel-comet") from None
     try:
         # COMET leaves it to torch whether pickled code runs.
         with environment_variable(_FORCE_WEIGHTS_ONLY, "1"):
@@ -71,3 +67,19 @@ def comet(
         signature=f"model:{model.resolve().name}|x100|version:{package.__version__}",
         margin=margin,
     )
+
+
+def find_checkpoint(model: Path) -> Path:
+    """Return the checkpoint of a COMET model, of which nothing is loaded.
+
+    Raises:
+        ValueError: if the package is not installed, or the folder is no such model.
+    """
+    if importlib.util.find_spec("comet") is None:
+        raise ValueError("COMET is not installed: pip install unbabel-comet")
+    checkpoint = model / "checkpoints" / "model.ckpt"
+    if not (checkpoint.is_file() and (model / "hparams.yaml").is_file()):
+        raise ValueError(
+            f"{model} is not a COMET model: it needs hparams.yaml and checkpoints/model.ckpt"
+        )
+    return checkpoint

@@ -159,7 +159,7 @@ def bleu(
         language: code of the target language, which selects the tokeniser (`scoring_language`).
         tokenize: sacreBLEU's name of another tokeniser; "none" for tokenised text.
         lower_case: compare lower-cased text, as for a model that lower-cases.
-        interval: estimate the confidence interval, which takes 50 kB of memory per line.
+        interval: estimate the confidence interval, which takes 50 to 100 kB of memory per line.
 
     Raises:
         ValueError: for unequal numbers of lines or none, or an unavailable tokeniser.

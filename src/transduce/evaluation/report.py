@@ -19,6 +19,7 @@ from transduce.data.languages import same_language
 from transduce.data.segmentation import count_words, word_spans, words
 from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.breakdown import Breakdown, ScoredSentence, break_down, check_line_counts
+from transduce.evaluation.comet import find_checkpoint
 from transduce.evaluation.metrics import Score, bleu_metric, check_lines, scoring_language
 from transduce.evaluation.scoring import (
     DEFAULT_SCORING,
@@ -31,7 +32,12 @@ from transduce.evaluation.scoring import (
     translation_texts,
     with_tags,
 )
-from transduce.evaluation.significance import Comparison, System, compare_systems
+from transduce.evaluation.significance import (
+    MAX_COMPARED_LINES,
+    Comparison,
+    System,
+    compare_systems,
+)
 from transduce.io.machine import VERSION
 from transduce.visualization.page import BarSeries, Section, bar_chart, page
 from transduce.visualization.template import open_template
@@ -126,11 +132,15 @@ def translate_test_set(
         fallback_language: target language of a model of several, where `scoring` has none.
 
     Raises:
-        ValueError: for a folder without a model, unequal numbers of lines or none, or a target
-            language that is missing or not the model's.
+        ValueError: for a folder without a model, unequal numbers of lines or none, a target
+            language that is missing or not the model's, or an unavailable tokeniser or COMET.
     """
     check_lines(sources, references, name="the source")
     bundle = Bundle.load(model)
+    if "bleu" in scoring.metrics or not scores_only:
+        bleu_metric(tokenize=scoring.tokenize)  # refused before the translation
+    if scoring.comet_model:
+        find_checkpoint(scoring.comet_model)
     languages = bundle.languages
     targets = sorted({pair.target for pair in bundle.directions})
     language = scoring.language or ("" if targets else languages.target)
@@ -281,6 +291,7 @@ def to_html(report: Report) -> str:
     template: Any = open_template(Path(__file__).with_suffix(".html")).make_module(
         {
             "max_tested_lines": MAX_TESTED_LINES,
+            "max_compared_lines": MAX_COMPARED_LINES,
             "few": _FEW,
             "cropped": _cropped,
             "lengths_chart": Markup(_lengths_chart(report)),

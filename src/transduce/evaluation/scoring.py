@@ -44,7 +44,7 @@ TEXT_METRICS: Final[tuple[Metric, ...]] = ("bleu", "chrf", "ter", "exact", "copi
 _ON_REQUEST: Final[tuple[Metric, ...]] = ("chrf++", "comet")
 
 MAX_TESTED_LINES: Final = 10_000
-"""Largest test set, in lines, for bootstrap, which needs 50 kB of memory per line."""
+"""Largest test set, in lines, for bootstrap, which needs 50 to 100 kB of memory per line."""
 
 
 class ScoringOptions(NamedTuple):

@@ -22,6 +22,9 @@ Verdict = Literal["baseline", "better", "worse", "unclear"]
 SIGNIFICANCE_LEVEL: Final = 0.05
 """A difference is significant if p is below this."""
 
+MAX_COMPARED_LINES: Final = 50_000
+"""Largest test set of the usual number of samples, which needs 80 to 110 kB of memory per line."""
+
 _SAMPLES: Final = {"bootstrap": 1000, "randomization": 10_000}
 _METRICS: Final = ("bleu", "chrf", "ter")
 _SEED: Final = "SACREBLEU_SEED"
@@ -118,12 +121,13 @@ def compare_systems(
 
     Raises:
         ValueError: for fewer than two systems, unequal numbers of lines or none, an unknown metric
-            or tokeniser, samples below 20 or a seed below 1.
+            or tokeniser, samples below 20 or a seed below 1, or more lines than
+            `MAX_COMPARED_LINES`; of more samples than usual fewer lines.
 
     Source: Koehn 2004 (bootstrap), Riezler and Maxwell 2005 (randomization).
     """
     count = _SAMPLES[test] if samples is None else samples
-    _check(systems, references, metrics=metrics, samples=count, seed=seed)
+    _check(systems, references, metrics=metrics, test=test, samples=count, seed=seed)
     language = scoring_language(language, references)
     selected = [name for name in _METRICS if not metrics or name in metrics]
     with environment_variable(_SEED, str(seed)):  # sacreBLEU reads it from there alone
@@ -215,6 +219,7 @@ def _check(
     references: Sequence[str],
     *,
     metrics: Sequence[str],
+    test: TestMethod,
     samples: int,
     seed: int,
 ) -> None:
@@ -231,3 +236,9 @@ def _check(
         )
     if seed < 1:  # sacreBLEU treats 0 as unseeded
         raise ValueError(f"seed must be 1 or more, not {seed}")
+    most = MAX_COMPARED_LINES * _SAMPLES[test] // max(samples, _SAMPLES[test])
+    if len(references) > most:
+        raise ValueError(
+            f"a test of {samples:,} samples has memory for {most:,} lines, not for "
+            f"{len(references):,}: take a random sample of the lines"
+        )

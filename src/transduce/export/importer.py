@@ -100,28 +100,45 @@ def _converted(folder: Path, *, source: str | None, target: str | None) -> Bundl
     model = _model(weights, config, ids, path=path, positions=positions)
     default = Languages()
     tokenizer = _tokenizer(models[0], models[1], ids)
-    tags = [tag.strip("<>").removeprefix("2") for tag in tokenizer.tags]
-    source_code, target_code, *targets = (
+    source_code, target_code = (
         normalized_code(code) or code
         for code in (
             source or tokenizer_config.source_lang or default.source,
-            target or tokenizer_config.target_lang or ("mul" if tags else default.target),
-            *tags,
+            target or tokenizer_config.target_lang or ("mul" if tokenizer.tags else default.target),
         )
     )
-    languages = Languages(source=source_code, target=target_code)
-    codes = dict.fromkeys(targets)
-    codes.pop(source_code, None)
     return Bundle(
         model=model,
         tokenizer=tokenizer,
-        languages=languages,
-        directions=tuple(LanguagePair(languages.source, code) for code in codes),
+        languages=Languages(source=source_code, target=target_code),
+        directions=_directions(tokenizer_config, tokenizer, source_code),
         search=_search(config, tokenizer_config.max_source),
         provenance=replace(
             Provenance.current(), started_from={folder.resolve().name: sha256(path)}
         ),
     )
+
+
+def _directions(
+    config: marian_files.MarianTokenizerConfig, tokenizer: Tokenizer, source: str
+) -> tuple[LanguagePair, ...]:
+    """The directions that our exports name, else those from the source to the other tags."""
+    if not config.directions:
+        codes = [tag.strip("<>").removeprefix("2") for tag in tokenizer.tags]
+        targets = dict.fromkeys(normalized_code(code) or code for code in codes)
+        return tuple(LanguagePair(source, target) for target in targets if target != source)
+    renamed = {config.source_lang: source}
+    pairs = tuple(
+        pair._replace(source=renamed.get(pair.source, pair.source)) for pair in config.directions
+    )
+    for pair in pairs:
+        Languages(source=pair.source, target=pair.target)  # refuses what is no code
+        if pair.source == pair.target or not tokenizer.find_tag(pair.target):
+            raise ValueError(
+                f"{marian_files.TOKENIZER_CONFIG}: the direction {pair} needs two languages, and a "
+                f"tag of the second in {TABLE}"
+            )
+    return pairs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,6 +202,8 @@ def _model(
         d_k=marian.d_model // marian.encoder_attention_heads,
         d_v=marian.d_model // marian.encoder_attention_heads,
         dropout=marian.dropout,
+        attention_dropout=marian.attention_dropout,
+        relu_dropout=marian.activation_dropout,
         norm=marian.norm,
         activation=marian.activation,
         attention_bias=True,

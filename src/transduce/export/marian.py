@@ -7,7 +7,7 @@ PegasusForConditionalGeneration is the same model with pre-norm layers. Both hav
     model.safetensors         weights, with d_model in Marian's order
     source.spm, target.spm    SentencePiece models
     vocab.json                id of each piece
-    tokenizer_config.json     languages; control pieces in text are plain text
+    tokenizer_config.json     languages, directions; control pieces in text are plain text
     manifest.json             size and SHA-256 of the other files
 
 Beam search differs: transformers divides by length^`length_penalty`, ours by
@@ -153,6 +153,7 @@ def tokenizer_config(bundle: Bundle, pad: str) -> _Json:
         "tokenizer_class": "MarianTokenizer",
         "source_lang": bundle.languages.source,
         "target_lang": bundle.languages.target,
+        "directions": bundle.directions,
         "model_max_length": bundle.search.max_source + 1,  # EOS
         "separate_vocabs": False,
         "split_special_tokens": True,

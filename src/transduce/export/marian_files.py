@@ -22,6 +22,7 @@ from torch import Tensor
 
 from transduce.bundle.bundle import CONFIG, WEIGHTS
 from transduce.bundle.torch_tensors import read_tensors
+from transduce.data.languages import LanguagePair
 from transduce.io.atomic_folder import sanitise
 from transduce.io.records import first_fault
 from transduce.model.config import ModelConfig
@@ -80,6 +81,8 @@ class MarianConfig:
     normalize_embedding: bool = False
     add_final_layer_norm: bool = False
     dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
     max_position_embeddings: int = 1024
     num_beams: int = 4
     length_penalty: float = 1.0
@@ -124,6 +127,8 @@ class MarianTokenizerConfig:
 
     source_lang: str | None = None
     target_lang: str | None = None
+    directions: tuple[LanguagePair, ...] = ()
+    """Only our exports name them."""
     separate_vocabs: bool = False
     model_max_length: Annotated[float, pydantic.Field(gt=0)] | None = None
 
@@ -150,7 +155,8 @@ def read_settings(folder: Path) -> MarianConfig:
             raise ValueError(f"{path} has {key}, rotary positions: {_MARIAN}")
     if (folder / GENERATION).is_file():
         search = read_json(folder / GENERATION)
-        values |= {key: search[key] for key in ("num_beams", "length_penalty") if search.get(key)}
+        kept = {key: search.get(key) for key in ("num_beams", "length_penalty")}
+        values |= {key: value for key, value in kept.items() if value is not None}
     if read_languages(folder).separate_vocabs:
         raise ValueError(f"{path} has two vocabularies, which transduce does not support")
     return parse_config({key: value for key, value in values.items() if value is not None}, path)

@@ -387,7 +387,8 @@ class Searcher:
         firsts = {request: hypotheses[request][0] for request in seconds}
         log_probs = self._token_scores(firsts, self._select_engine([*retries.values()], options))
         for request, second in seconds.items():
-            first = novel_log_prob(firsts[request].ids, log_probs[request])
+            values = log_probs[request]
+            first = novel_log_prob(firsts[request].ids[: len(values)], values)
             loss = first - novel_log_prob(second[0].ids, second[0].log_probs)
             if is_improvement(source_pieces(request.source), pieces(second[0].ids), loss=loss):
                 hypotheses[request] = second
@@ -396,17 +397,17 @@ class Searcher:
     def _token_scores(
         self, hypotheses: Mapping[Request, Hypothesis], engine: Engine
     ) -> dict[Request, tuple[float, ...]]:
-        """Return the log-probability of each piece, scored where a search has left it out."""
+        """Return the log-probability of each piece, scored where a search has left it out.
+
+        It then lacks the last piece of a cut hypothesis: EOS after it may have no position.
+        """
         scores = {request: best.log_probs for request, best in hypotheses.items()}
         unscored = [request for request, values in scores.items() if not values]
         if not unscored:
             return scores
-        pairs = [
-            (request.source, [id for id in hypotheses[request].ids if id != Tokenizer.EOS])
-            for request in unscored
-        ]
+        pairs = [(request.source, hypotheses[request].ids[:-1]) for request in unscored]
         for request, values in zip(unscored, engine.score(pairs), strict=True):
-            scores[request] = values[: len(hypotheses[request].ids)]  # it may lack EOS
+            scores[request] = values if hypotheses[request].finished else values[:-1]
         return scores
 
     def _place_terms(

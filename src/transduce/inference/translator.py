@@ -18,6 +18,7 @@ from transduce.bundle.calibration import Confidence
 from transduce.data.corpus import Pair, tidy
 from transduce.data.languages import LanguagePair, same_language
 from transduce.data.protection import MaskedText, protection_of
+from transduce.data.segmentation import has_unspaced_script
 from transduce.data.tokenizer import EOS_PIECE, Tokenizer
 from transduce.inference.alignment import align, to_pharaoh
 from transduce.inference.confidence import fragmentation, word_confidences
@@ -682,8 +683,11 @@ class Translator:
 
     def _text(self, hypotheses: Sequence[Hypothesis]) -> str:
         decode = self._tokenizer.target.decode
-        texts = (decode(hypothesis.ids).strip() for hypothesis in hypotheses)
-        return " ".join(text for text in texts if text)
+        texts = filter(None, (decode(hypothesis.ids).strip() for hypothesis in hypotheses))
+        return "".join(
+            text if all(map(has_unspaced_script, (before, text))) else f" {text}"
+            for before, text in itertools.pairwise(["", *texts])
+        ).lstrip()
 
 
 def only_target_tag(tokenizer: Tokenizer, directions: Sequence[LanguagePair]) -> str:
@@ -704,12 +708,12 @@ def add_target_tag(
         tag: from `find_target_tag` or `only_target_tag`.
 
     Raises:
-        ValueError: if the model names several target languages and the tag is empty.
+        ValueError: if the model names several target languages, and the tag is empty, the text not.
     """
     known = tokenizer.tags
     if not known or not {*known.values()}.isdisjoint(tokenizer.split_tag(text)[0]):
         return text
-    if not tag and directions:
+    if not tag and directions and tidy(text):
         targets = sorted({pair.target for pair in directions})
         raise ValueError(
             f"the model translates into {', '.join(targets)}: put the tag of a target language, "

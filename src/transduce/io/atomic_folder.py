@@ -254,4 +254,4 @@ def check_replaceable(folder: Path, own: Collection[str]) -> None:
     foreign = sorted(names - {*own, MANIFEST})
     if foreign or (names and MANIFEST not in names):
         what = f"it holds {foreign[0]}" if foreign else f"it has no {MANIFEST}"
-        raise ValueError(f"{folder} is not replaced, {what}: name another folder")
+        raise ValueError(f"{folder} is not replaced, {what}: move it away, or name another folder")

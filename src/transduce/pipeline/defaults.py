@@ -10,11 +10,12 @@ import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from transduce.config import Recipe, explicit_settings, explicit_values, load_recipe
-from transduce.pipeline.training_pairs import corpus_files
+from transduce.pipeline.training_pairs import corpus_files, vocabulary_tags
 from transduce.train.config import TrainConfig
 from transduce.train.events import Event, EventHandler, LogMessage
 
@@ -60,7 +61,7 @@ _LARGEST = LARGE_CORPUS_DEFAULTS[-1].at_least
 _MEASURED = CORPUS_DEFAULTS[-1].below  # pairs whose words are counted
 _PIECES_A_WORD = 1.3
 _LETTERS_A_PIECE = 6  # at most; counts where no spaces stand
-_SPELLED_WORDS, _SPELLED_CHARACTERS = 1.5, 300
+_SPELLED_WORDS, _SPELLED_LETTERS, _SPELLED_CHARACTERS = 1.5, 20, 300  # at most
 _MANY_CHARACTERS = 1000  # as Chinese and Japanese have: the rarest are better spelled as bytes
 _MOST_CHARACTERS = 20_000  # counted
 _COVERAGE = 0.9995  # of characters that get a piece then
@@ -86,11 +87,14 @@ class CorpusSize(NamedTuple):
     """Of the side with more."""
     characters: int = 0
     """Different ones, of both sides; not counted far beyond `_MOST_CHARACTERS`."""
+    letters_a_line: float = 0.0
+    """Of the side with fewer: sentences in scripts without spaces have many."""
 
     @property
     def spells(self) -> bool:
         """Whether the task is to spell words or numbers, rather than to translate sentences."""
-        return self.words_a_line <= _SPELLED_WORDS and self.characters <= _SPELLED_CHARACTERS
+        short = self.words_a_line <= _SPELLED_WORDS and self.letters_a_line <= _SPELLED_LETTERS
+        return short and self.characters <= _SPELLED_CHARACTERS
 
 
 class EpochPlan(NamedTuple):
@@ -206,14 +210,17 @@ def recipe_for_corpus(settings: Sequence[str] = ()) -> RecipeChoice:
     if not named.data.files:
         return RecipeChoice(load_recipe(FALLBACK, settings), "")
     size = measure_corpus(named)
+    vocabulary = partial(_vocabulary, size=size, by_hand=settings, tags=len(vocabulary_tags(named)))
     row = next((row for row in CORPUS_DEFAULTS if size.pairs < row.below), None)
     if row is None:
         large_row = next(r for r in reversed(LARGE_CORPUS_DEFAULTS) if size.pairs >= r.at_least)
-        recipe = load_recipe(large_row.recipe, [*_tuned_search(settings), *settings])
+        usual = load_recipe(large_row.recipe).tokenizer.vocab_size
+        applied = [*vocabulary(usual), *_tuned_search(settings), *settings]
+        recipe = load_recipe(large_row.recipe, applied)
         plan = schedule_plan(recipe, explicit_settings(None, settings))
         return RecipeChoice(recipe, _line(recipe, size, since=large_row.reason, plan=plan), plan)
-    applied = [*_settings(row, size, settings), *_tuned_search(settings), *settings]
-    recipe = load_recipe(FALLBACK, applied)
+    applied = [*_settings(row, size, settings), *vocabulary(row.vocab_size)]
+    recipe = load_recipe(FALLBACK, [*applied, *_tuned_search(settings), *settings])
     plan = EpochPlan(row.epochs, explicit_settings(None, settings))
     return RecipeChoice(recipe, _line(recipe, size, since=row.reason, plan=plan), plan)
 
@@ -249,7 +256,7 @@ def measure_corpus(recipe: Recipe) -> CorpusSize:
     Raises:
         ValueError: if the files cannot be read that far; one line.
     """
-    pairs = source_words = words = letters = 0
+    pairs = source_words = words = source_letters = letters = 0
     characters = set[str]()
     corpora = (part.read("drop") for part in corpus_files(recipe) if part.files)
     read = (pair for _, pair in itertools.chain.from_iterable(corpora) if all(pair))
@@ -259,13 +266,15 @@ def measure_corpus(recipe: Recipe) -> CorpusSize:
             continue
         source_words += pair.source.count(" ") + 1
         words += pair.target.count(" ") + 1
+        source_letters += len(pair.source)
         letters += len(pair.target)
         if len(characters) <= _MOST_CHARACTERS:
             characters.update(pair.source, pair.target)
     pieces = max(_PIECES_A_WORD * words, letters / _LETTERS_A_PIECE)
     measured = min(pairs, _MEASURED)
     most_words = max(source_words, words) / max(1, measured)
-    size = CorpusSize(pairs, round(pieces) + measured, most_words, len(characters))
+    fewest_letters = min(source_letters, letters) / max(1, measured)
+    size = CorpusSize(pairs, round(pieces) + measured, most_words, len(characters), fewest_letters)
     return size._replace(target_tokens=letters + measured) if size.spells else size
 
 
@@ -293,20 +302,31 @@ def _settings(row: CorpusDefaults, size: CorpusSize, by_hand: Sequence[str]) -> 
     }
     if row.r_drop and not size.spells and explicit.get("model.dropout", row.dropout):
         settings["train.r_drop"] = row.r_drop
+    return [f"{key}={value}" for key, value in settings.items() if key not in explicit]
+
+
+def _vocabulary(usual: int, size: CorpusSize, by_hand: Sequence[str], *, tags: int) -> list[str]:
+    """What the vocabulary of words to spell, or of many characters, has instead of usual pieces."""
+    explicit = explicit_values(by_hand)
     if size.spells and not {"tokenizer.kind", "tokenizer.vocab_size"} & explicit.keys():
-        settings["tokenizer.kind"] = '"char"'  # where words are spelled, each character is a piece
-        settings["tokenizer.vocab_size"] = size.characters + _SPECIAL_PIECES
-    elif (
+        # Where words are spelled, each character is a piece.
+        pieces = size.characters + _SPECIAL_PIECES + tags
+        return ['tokenizer.kind="char"', f"tokenizer.vocab_size={pieces}"]
+    vocab_size = explicit.get("tokenizer.vocab_size", usual)
+    if (
         size.characters > _MANY_CHARACTERS
         and explicit.get("tokenizer.byte_fallback", True)  # without bytes the rarest would be lost
         and explicit.get("tokenizer.kind", "bpe") in ("bpe", "unigram")
-        and positive("tokenizer.vocab_size", row.vocab_size) > _MANY_CHARACTERS
+        and isinstance(vocab_size, int)  # a wrong one gets its error in `load_recipe`
+        and vocab_size > _MANY_CHARACTERS
     ):
         spelled = size.characters + _BYTE_PIECES  # at most; besides, words need pieces
-        settings["tokenizer.vocab_size"] = max(row.vocab_size, spelled + row.vocab_size // 4)
-        settings["tokenizer.character_coverage"] = _COVERAGE
-        settings["tokenizer.byte_fallback"] = "true"
-    return [f"{key}={value}" for key, value in settings.items() if key not in explicit]
+        return [
+            f"tokenizer.vocab_size={max(usual, spelled + usual // 4)}",
+            f"tokenizer.character_coverage={_COVERAGE}",
+            "tokenizer.byte_fallback=true",
+        ]
+    return []
 
 
 def _tuned_search(by_hand: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ from transduce.data.pair_tokenizer import PairTokenizer
 from transduce.data.protection import protection_of
 from transduce.data.sampler import Sampler, target_tokens
 from transduce.data.store import PREPARED_FOLDER, Store
-from transduce.data.tokenizer import SYNTHETIC_TAGS, Tokenizer, target_tag
+from transduce.data.tokenizer import Tokenizer
 from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.io.atomic_folder import atomic_folder
 from transduce.pipeline.finetune import FOLDER as START
@@ -45,7 +45,7 @@ from transduce.pipeline.prepared import (
     read_facts,
 )
 from transduce.pipeline.survey import CORPUS_SEED, Survey, corpus_sha256, survey_corpus
-from transduce.pipeline.training_pairs import TrainingPairs
+from transduce.pipeline.training_pairs import TrainingPairs, vocabulary_tags
 from transduce.train.events import EventHandler, LogMessage
 
 
@@ -55,6 +55,7 @@ def prepare(
     *,
     start: StartModel | None = None,
     vocabulary: Tokenizer | None = None,
+    stale: Path | None = None,
     cluster: ClusterConfig | None = None,
     on_event: EventHandler,
 ) -> Prepared:
@@ -64,6 +65,7 @@ def prepare(
         recipe: names the corpus.
         start: a model to start from; its tokenizer is used, and it is stored with the corpus.
         vocabulary: a tokenizer to use as it is.
+        stale: a file of the earlier result, deleted just before this one takes its place.
         cluster: where workers clean and encode; None: in this process.
 
     Raises:
@@ -99,6 +101,8 @@ def prepare(
         (folder / "prepared.json").write_text(
             json.dumps(asdict(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
+        if stale:
+            stale.unlink()
     lost = () if recipe.tokenizer.kind == "word" else _lost_characters(tokenizer, characters)
     counts = np.diff(np.searchsorted(store.lines, [*facts.also_lines, sys.maxsize])).tolist()
     also = [
@@ -159,8 +163,7 @@ def _tokenizer(
         return given
     if start and not recipe.tokenizer.extend:
         return start.bundle.tokenizer
-    languages = dict.fromkeys(direction.target for direction in recipe.data.directions)
-    tags = [*map(target_tag, languages), *(SYNTHETIC_TAGS if recipe.data.also else ())]
+    tags = vocabulary_tags(recipe)
     if not recipe.tokenizer.shared:
         sources, targets = (pair.source for pair in pairs()), (pair.target for pair in pairs())
         return PairTokenizer.train_pair(sources, targets, recipe.tokenizer, tags=tags)

@@ -20,6 +20,7 @@ from transduce.pipeline.prepared import Prepared, open_prepared
 from transduce.pipeline.survey import corpus_sha256
 from transduce.train.checkpoint import list_checkpoints
 from transduce.train.events import EventHandler, LogMessage
+from transduce.train.memory import FILE as MICRO_TOKENS_FILE
 
 _MACHINE = frozenset(
     {
@@ -121,22 +122,26 @@ def prepare_run(
         ValueError: if the corpus cannot be used; then nothing is left behind.
     """
     file, prepared = out / "recipe.toml", None
-    usable = recover_interrupted(out / "prepared") and file.is_file()
-    if usable and not resume:
-        changed = any(key.startswith(_CORPUS) for key in differences(load_recipe(file), recipe))
-        usable = not changed and is_up_to_date(recipe, out, start=start)
-    if usable:
+    changed = (
+        file.is_file()
+        and not resume
+        and any(key.startswith(_CORPUS) for key in differences(load_recipe(file), recipe))
+    )
+    usable = recover_interrupted(out / "prepared") and file.is_file() and not changed
+    if usable and (resume or is_up_to_date(recipe, out, start=start)):
         try:
             prepared = open_prepared(out)
         except ValueError as error:
             on_event(LogMessage(f"{describe_fault(error)}: preparing it again"))
-            vocabulary = _trained_vocabulary(recipe, out, start=start) or vocabulary
+    if not has_begun(out):  # what a run of other settings measured
+        (out / MICRO_TOKENS_FILE).unlink(missing_ok=True)
     if prepared:
         on_event(LogMessage(f"the corpus is prepared already, in {out / 'prepared'}"))
         if start and start.sha256 not in prepared.started_from.values():
             was = ", ".join(prepared.started_from) or "random weights"
             raise ValueError(f"the run in {out} started from {was}: leave --from out")
     else:
+        vocabulary = _trained_vocabulary(recipe, out, start=start) or vocabulary
         try:
             with connected(cluster) if cluster else nullcontext():
                 prepared = prepare(
@@ -144,6 +149,7 @@ def prepare_run(
                     out,
                     start=start,
                     vocabulary=vocabulary,
+                    stale=file if changed else None,
                     cluster=cluster,
                     on_event=on_event,
                 )
@@ -159,10 +165,10 @@ def prepare_run(
 
 
 def _trained_vocabulary(recipe: Recipe, out: Path, *, start: StartModel | None) -> Tokenizer | None:
-    """The vocabulary of a run whose prepared corpus is damaged; None before its training."""
+    """The vocabulary of a run whose prepared corpus is lost; None before its training."""
     if not list_checkpoints(out / "checkpoints"):
         return None
-    best, lost = Bundle.load(out / "best"), f"{out / 'prepared'} is damaged, and"
+    best, lost = Bundle.load(out / "best"), f"{out / 'prepared'} is missing or damaged, and"
     if best.provenance.data_sha256 != corpus_sha256(recipe):
         raise ValueError(f"{lost} the corpus changed since: put back the one or the other")
     started_from = [start.sha256] if start else []

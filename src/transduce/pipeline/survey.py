@@ -1,6 +1,7 @@
 """Read a corpus once, before anything is written: its pairs by purpose, and its faults."""
 
 import itertools
+import re
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from transduce.corpus_check.fingerprint import CorpusProfile, fold
 from transduce.corpus_check.inspection import EXCHANGE, DataSplit, inspect_corpus
 from transduce.data.config import Languages
 from transduce.data.corpus import HEADER, CleaningCounts, NumberedPair, Pair, hold_out, read_pairs
+from transduce.data.pair_files import names_languages
 from transduce.data.tokenizer import Tokenizer, without_tag
 from transduce.io.atomic_folder import sha256
 from transduce.pipeline.prepared import PreparedDirection, corpus_passes
@@ -30,6 +32,7 @@ CORPUS_SEED: Final = 1
 and so can be compared and form an ensemble."""
 
 _SAMPLE_PAIRS = 500_000  # that a vocabulary is trained on; more would hardly change it
+_NO_TEXT = re.compile("[\n\ud800-\udfff]")  # what CSV, XML and JSON may have, and a line cannot
 
 
 class CorpusPart(NamedTuple):
@@ -327,22 +330,27 @@ def _read(
     for part in corpus_files(recipe):
         files, before = recipe.data.paths(getattr(part.config, name, ())), len(pairs)
         texts = read_pairs(files, languages=part.codes) if files else ()
-        # A line feed, as CSV and XML may have within a text, would be the end of a line.
+        # Of pair files an empty line is no pair, nor is text that lacks a side's language.
+        is_pair = all if len(files) == 1 and names_languages(files[0]) else any
         pairs += (
-            part.tagged(Pair(*(side.replace("\n", " ") for side in pair)))
+            part.tagged(Pair(*(_NO_TEXT.sub(" ", side) for side in pair)))
             for _, pair in texts
-            # Of pair files an empty line is no pair.
-            if any(pair) or (len(files) == 2 and pair is not HEADER)
+            if is_pair(pair) or (len(files) == 2 and pair is not HEADER)
         )
         sizes.append(len(pairs) - before)
+        if files and not sizes[-1]:
+            languages = f" in {'-'.join(part.codes)}" if all(part.codes) else ""
+            raise ValueError(f"{files[0]}: no pair{languages} for data.{name}")
     return sizes, tuple(pairs)
 
 
 def corpus_sha256(recipe: Recipe) -> dict[str, str]:
-    """Return the SHA-256 of every file of a recipe's corpus, by name."""
-    data = recipe.data
-    names = data.files
-    return {_label(name): sha256(path) for name, path in zip(names, data.paths(names), strict=True)}
+    """Return the SHA-256 of every file of a recipe's corpus, by name; a second one gets " (2)"."""
+    names, labelled = recipe.data.files, dict[str, Path]()
+    for name, path in zip(names, recipe.data.paths(names), strict=True):
+        labels = (_label(name) + f" ({number})" * (number > 1) for number in itertools.count(1))
+        next(label for label in labels if labelled.setdefault(label, path) == path)
+    return {label: sha256(path) for label, path in labelled.items()}
 
 
 def _label(name: str) -> str:

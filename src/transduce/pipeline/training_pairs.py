@@ -17,7 +17,7 @@ from transduce.data.config import AdditionalCorpus, CorpusConfig, DirectionConfi
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, PairRange, clean, read_pairs
 from transduce.data.pair_files import LanguageCodes
 from transduce.data.store import Store
-from transduce.data.tokenizer import Tokenizer, target_tag, without_tag
+from transduce.data.tokenizer import SYNTHETIC_TAGS, Tokenizer, target_tag, without_tag
 
 
 class CorpusFiles(NamedTuple):
@@ -28,7 +28,7 @@ class CorpusFiles(NamedTuple):
     files: tuple[Path, ...]
     """Of its training pairs; none of a zero-shot direction."""
     tag: str
-    """Put before each source."""
+    """Put before each source; the vocabulary may spell it otherwise."""
 
     def read(
         self, not_utf8: Literal["refuse", "drop"], part: PairRange | None = None
@@ -53,6 +53,12 @@ def corpus_files(recipe: Recipe) -> list[CorpusFiles]:
         CorpusFiles(pair, config, data.paths(config.train), tag)
         for pair, config, tag in several or [(codes, config, "") for config in (data, *data.also)]
     ]
+
+
+def vocabulary_tags(recipe: Recipe) -> list[str]:
+    """Return the tags that the vocabulary of a recipe's corpus reserves."""
+    languages = dict.fromkeys(direction.target for direction in recipe.data.directions)
+    return [*map(target_tag, languages), *(SYNTHETIC_TAGS if recipe.data.also else ())]
 
 
 @dataclass(kw_only=True)

@@ -13,11 +13,13 @@ import hmac
 import ipaddress
 import math
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from limits import RateLimitItem, RateLimitItemPerDay, RateLimitItemPerMinute
-from limits.errors import ConfigurationError
+from limits.errors import ConfigurationError, StorageError
 from limits.storage import storage_from_string
 from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter, RateLimiter
 from starlette.datastructures import Headers
@@ -69,12 +71,26 @@ class KeyFile:
             LOG.info("API keys updated: %d", len(self._keys))
 
 
+@contextmanager
+def _storage_required() -> Generator[None]:
+    """Use the storage of counts.
+
+    Raises:
+        HTTPError: 503 if it fails; the log says why.
+    """
+    try:
+        yield
+    except StorageError as error:
+        LOG.warning("WARNING: requests cannot be counted: %s", error.storage_error)
+        raise HTTPError(503, "Requests cannot be counted now", retry_after=1) from None
+
+
 class ClientLimits:
     """Which clients are accepted, and what they have used."""
 
     def __init__(self, settings: ServerSettings) -> None:
         try:
-            storage = storage_from_string(settings.limits_storage)
+            storage = storage_from_string(settings.limits_storage, wrap_exceptions=True)
         except ConfigurationError as error:
             raise ValueError(f"limits_storage {settings.limits_storage!r}: {error}") from None
         self._settings = settings
@@ -91,23 +107,40 @@ class ClientLimits:
             missing_status: HTTP status if a key is required and the request has none.
 
         Raises:
-            HTTPError: `missing_status`; 403 for an invalid key; 429 for too many requests.
+            HTTPError: `missing_status`; 403 for an invalid key; as `count`.
         """
-        limit = self._settings.req_limit
         key = self._keys.find(text) if text and self._settings.keys else None
-        if key is not None:
-            own_limit = limit if key.req_limit is None else key.req_limit
-            self._count_request(f"key {key.user}", own_limit)
+        self.count(key, address)
+        if key is not None or not self._settings.keys:
             return key
-        self._count_request(client_network(address), limit)
-        if not self._settings.keys:
-            return None
         if text:
             raise HTTPError(403, "Invalid API key")
         link = self._settings.get_api_key_link
         action = f"Visit {link}" if link else "Please contact the server operator"
         raise HTTPError(missing_status, f"{action} to get an API key")
 
+    @_storage_required()
+    def count(self, key: APIKey | None, address: str, requests: int = 1) -> None:
+        """Count requests of a key, or of an address without one.
+
+        Raises:
+            HTTPError: 429 if they exceed the limit per minute, 503 without the storage of counts.
+        """
+        limit = self._settings.req_limit
+        if key is not None and key.req_limit is not None:
+            limit = key.req_limit
+        if limit == NO_LIMIT or requests < 1:
+            return
+        client = f"key {key.user}" if key is not None else client_network(address)
+        rate = RateLimitItemPerMinute(limit)
+        if limit == 0 or not self._requests.hit(rate, client, cost=requests):
+            raise HTTPError(
+                429,
+                f"Slowdown: {limit} per 1 minute",
+                retry_after=_seconds_until_reset(self._requests, rate, client),
+            )
+
+    @_storage_required()
     def charge(self, key: APIKey, characters: int, *, path: str) -> None:
         """Count the characters of a request, if they are within its key's daily quota.
 
@@ -116,7 +149,7 @@ class ClientLimits:
             path: of the request; DeepL's API has its own status.
 
         Raises:
-            HTTPError: 429 if they exceed it, or 456 in DeepL's API.
+            HTTPError: 429 if they exceed it, or 456 in DeepL's API; 503 without the storage.
         """
         quota = _daily_limit(key)
         if not self._characters.hit(quota, key.user, cost=characters):
@@ -131,24 +164,19 @@ class ClientLimits:
         """Take back the characters of a request that failed."""
         quota = _daily_limit(key)
         storage = self._characters.storage
-        storage.incr(quota.key_for(key.user), quota.get_expiry(), amount=-characters)
+        with suppress(HTTPError), _storage_required():  # the response stays that of the failure
+            storage.incr(quota.key_for(key.user), quota.get_expiry(), amount=-characters)
 
+    @_storage_required()
     def usage(self, key: APIKey) -> tuple[int, int]:
-        """Return the characters that a key has used on the current day, and its limit."""
+        """Return the characters that a key has used on the current day, and its limit.
+
+        Raises:
+            HTTPError: 503 without the storage of counts.
+        """
         quota = _daily_limit(key)
         remaining = self._characters.get_window_stats(quota, key.user).remaining
         return quota.amount - remaining, quota.amount
-
-    def _count_request(self, client: str, limit: int) -> None:
-        if limit == NO_LIMIT:
-            return
-        rate = RateLimitItemPerMinute(limit)
-        if limit == 0 or not self._requests.hit(rate, client):
-            raise HTTPError(
-                429,
-                f"Slowdown: {limit} per 1 minute",
-                retry_after=_seconds_until_reset(self._requests, rate, client),
-            )
 
 
 def unmapped_address(address: str) -> str:

@@ -73,6 +73,7 @@ _REQUEST_LOG = logging.getLogger("transduce.serve.requests")
 _PROCESS_ID = secrets.token_hex(4)
 _REQUEST_COUNTER = itertools.count(1)
 _VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_PROBES = ("/health", "/ready")  # by any name, as that of a pod; they reveal nothing
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
 _SECONDS_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -267,7 +268,7 @@ class RequestMiddleware:
             response = error_response(HTTPError(400, text), path)
             response.headers["connection"] = "close"
             return response
-        if reason := self._access.refusal(headers):
+        if path not in _PROBES and (reason := self._access.refusal(headers)):
             return error_response(HTTPError(403, reason), path)
         return None
 
@@ -379,6 +380,7 @@ def _page_operations() -> list[Operation]:
 def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
     """Return the operation of the models' exported pages, each made at its first request."""
     responses: dict[str, tuple[str, Response]] = {}  # with the SHA-256 of the weights
+    building = asyncio.Lock()
 
     async def handler(request: HTTPRequest) -> Response:
         name: str = request.path_params["direction"]
@@ -388,16 +390,17 @@ def _explorer_operation(registry: ModelRegistry, beam: int | None) -> Operation:
         if direction is None:
             raise HTTPError(404, "Not Found")
         weights, search = direction.sha256, direction.translator.search
-        if name not in responses or responses[name][0] != weights:
-            shown = replace(search, beam=beam or search.beam)
-            bundle = replace(direction.bundle, search=shown)
-            try:
-                page = await asyncio.to_thread(single_page, bundle)
-            except ValueError as error:
-                raise HTTPError(404, f"{name} cannot be shown: {error}") from None
-            # Its own policy, by hashes, is in the page.
-            response = _page_response(page.encode(), HTML, policy="frame-ancestors 'none'")
-            responses[name] = (weights, response)
+        async with building:
+            if name not in responses or responses[name][0] != weights:
+                shown = replace(search, beam=beam or search.beam)
+                bundle = replace(direction.bundle, search=shown)
+                try:
+                    page = await asyncio.to_thread(single_page, bundle)
+                except ValueError as error:
+                    raise HTTPError(404, f"{name} cannot be shown: {error}") from None
+                # Its own policy, by hashes, is in the page.
+                response = _page_response(page.encode(), HTML, policy="frame-ancestors 'none'")
+                responses[name] = (weights, response)
         return _revalidated(request, responses[name][1])
 
     return Operation("GET", "/explore/{direction}", handler=handler)

@@ -9,28 +9,41 @@ import asyncio
 import math
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from transduce.serve.errors import LOG, REPAIR_S, HTTPError
 
 _OVERHEAD = 1000  # bytes that a value counts besides its content
 
 
 class ClientStore:
-    """Values by kind and key, some of them for a limited time."""
+    """Values by kind and key, some of them for a limited time.
+
+    Its methods raise HTTPError, 503, if SQLite fails; the log says why.
+    """
 
     def __init__(self, path: Path | None = None, *, durable: bool = False) -> None:
         """Open a file that processes share, made if missing, or a store of this process alone.
 
         `durable` says whether values are on disk when a call returns.
+
+        Raises:
+            ValueError: if it cannot be written.
         """
-        self._database = sqlite3.connect(
-            path or "", isolation_level=None, check_same_thread=False, timeout=30
-        )
-        self._execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-        self._execute(
-            "CREATE TABLE IF NOT EXISTS item "
-            "(kind TEXT, key TEXT, value BLOB, expires REAL, PRIMARY KEY (kind, key))"
-        )
+        self._path = path or "temporary file"
+        try:
+            self._database = sqlite3.connect(
+                path or "", isolation_level=None, check_same_thread=False, timeout=30
+            )
+            self._database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+            self._database.execute(
+                "CREATE TABLE IF NOT EXISTS item "
+                "(kind TEXT, key TEXT, value BLOB, expires REAL, PRIMARY KEY (kind, key))"
+            )
+        except sqlite3.Error as error:
+            raise ValueError(f"{self._path}: cannot store what clients send: {error}") from None
 
     def put(self, kind: str, key: str, value: bytes, *, retention_s: float = math.inf) -> None:
         """Store a value, in the place of an earlier one of that key.
@@ -63,10 +76,9 @@ class ClientStore:
 
     def size(self, kind: str) -> int:
         """Return the bytes of all values of a kind, each with an overhead of one kilobyte."""
-        rows = self._database.execute(
-            "SELECT ifnull(sum(? + length(value)), 0) FROM item WHERE kind = ?", (_OVERHEAD, kind)
-        )
-        return rows.fetchone()[0]
+        statement = "SELECT ifnull(sum(? + length(value)), 0) FROM item WHERE kind = ?"
+        with self._usable() as database:
+            return database.execute(statement, (_OVERHEAD, kind)).fetchone()[0]
 
     def delete(self, kind: str, key: str) -> None:
         """Delete a value, if it exists."""
@@ -77,7 +89,20 @@ class ClientStore:
         self._database.close()
 
     def _delete_expired(self) -> None:
-        self._execute("DELETE FROM item WHERE expires <= ?", time.time())
+        with suppress(HTTPError):  # no client waits for it
+            self._execute("DELETE FROM item WHERE expires <= ?", time.time())
 
     def _execute(self, statement: str, *values: object) -> list[bytes]:
-        return [row[0] for row in self._database.execute(statement, values)]
+        with self._usable() as database:
+            return [row[0] for row in database.execute(statement, values)]
+
+    @contextmanager
+    def _usable(self) -> Generator[sqlite3.Connection]:
+        """Use the database; its errors are logged, and become the client's."""
+        try:
+            yield self._database
+        except sqlite3.Error as error:
+            LOG.warning("WARNING: %s: %s", self._path, error)
+            raise HTTPError(
+                503, "The server's store cannot be used now", retry_after=REPAIR_S
+            ) from None

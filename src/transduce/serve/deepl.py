@@ -123,7 +123,7 @@ class DeepLAPI:
         reject_unsupported(request.data())
         fields = read_fields(request, DeepLTranslateRequest)
         texts = request.check_texts(fields.text)
-        options = self._text_options(request, fields)
+        options = await self._text_options(request, fields)
         beam = 1 if fields.model_type == "latency_optimized" else self._settings.beam
         results = await translate_texts(
             self._registry,
@@ -171,7 +171,7 @@ class DeepLAPI:
         count, limit = request.usage()
         return {"character_count": count, "character_limit": limit}
 
-    def _text_options(
+    async def _text_options(
         self, request: HTTPRequest, fields: DeepLTranslateRequest | DocumentUpload
     ) -> TextOptions:
         """Read the parameters that texts and documents share; list those without an effect."""
@@ -182,7 +182,8 @@ class DeepLAPI:
         glossary_id = fields.glossary_id
         if glossary_id and not fields.source_lang:
             raise HTTPError(400, "Parameter 'source_lang' is required with 'glossary_id'.")
-        glossary = self._glossaries.find(request.user, glossary_id) if glossary_id else None
+        find = self._glossaries.find
+        glossary = await find(request.user, glossary_id) if glossary_id else None
         known = _TEXT_ONLY if isinstance(fields, DeepLTranslateRequest) else _DOCUMENT_ONLY
         return TextOptions(
             source=source,

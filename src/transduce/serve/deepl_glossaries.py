@@ -8,7 +8,7 @@ as the translation memory of the server.
 import asyncio
 import csv
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from io import StringIO
@@ -29,6 +29,9 @@ from transduce.serve.routing import Content, LenientModel, Operation, StrictMode
 
 MAX_BYTES = 64 * 2**20
 """Maximum size of the glossaries of an API key."""
+
+MAX_GLOSSARY_BYTES = 10 * 2**20
+"""Maximum size of a glossary, as in DeepL's API."""
 
 TSV: Final = "text/tab-separated-values"
 
@@ -117,8 +120,9 @@ class GlossaryAPI:
             _pair(direction.source.code, direction.target.code) for direction in directions
         )
         self._store = store
+        self._changing = asyncio.Lock()  # from reading a glossary to writing it
 
-    def find(self, owner: str, glossary_id: str) -> Glossary:
+    async def find(self, owner: str, glossary_id: str) -> Glossary:
         """Return a glossary of an API key.
 
         Raises:
@@ -127,7 +131,7 @@ class GlossaryAPI:
         value = self._store.get(_kind(owner), glossary_id)
         if value is None:
             raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
-        return _parsed(value)
+        return await asyncio.to_thread(_parsed, value)
 
     @Operation("GET", "/v2/glossary-language-pairs")
     async def language_pairs(self, request: HTTPRequest) -> Content:
@@ -138,49 +142,55 @@ class GlossaryAPI:
     async def create_v2(self, request: HTTPRequest) -> Content:
         """Create a glossary with one dictionary."""
         fields = read_fields(request, CreateGlossaryV2)
-        return self._create(request, fields.name, [fields]).info_v2
+        return (await self._create(request, fields.name, [fields])).info_v2
 
     @Operation("POST", "/v3/glossaries", CreateGlossary, success_status=201)
     async def create(self, request: HTTPRequest) -> Content:
         """Create a glossary."""
         fields = read_fields(request, CreateGlossary)
-        return self._create(request, fields.name, fields.dictionaries).info
+        return (await self._create(request, fields.name, fields.dictionaries)).info
 
     @Operation("GET", "/v2/glossaries")
     async def list_v2(self, request: HTTPRequest) -> Content:
         """List the glossaries with one dictionary."""
-        own = await self._own(request)
-        single = [glossary for glossary in own if len(glossary.dictionaries) == 1]
-        return {"glossaries": [glossary.info_v2 for glossary in single]}
+        own = self._own(request)
+
+        def infos() -> list[Content]:
+            return [glossary.info_v2 for glossary in own if len(glossary.dictionaries) == 1]
+
+        return {"glossaries": await asyncio.to_thread(infos)}
 
     @Operation("GET", "/v3/glossaries")
     async def list_all(self, request: HTTPRequest) -> Content:
         """List the glossaries."""
-        return {"glossaries": [glossary.info for glossary in await self._own(request)]}
+        own = self._own(request)
+        infos = await asyncio.to_thread(lambda: [glossary.info for glossary in own])
+        return {"glossaries": infos}
 
     @Operation("GET", "/v2/glossaries/{glossary_id}")
     async def info_v2(self, request: HTTPRequest) -> Content:
         """Describe a glossary with one dictionary."""
-        return self._requested_v2(request).info_v2
+        return (await self._requested_v2(request)).info_v2
 
     @Operation("GET", "/v3/glossaries/{glossary_id}")
     async def info(self, request: HTTPRequest) -> Content:
         """Describe a glossary."""
-        return self._requested(request).info
+        return (await self._requested(request)).info
 
     @Operation("GET", "/v2/glossaries/{glossary_id}/entries")
     async def entries_v2(self, request: HTTPRequest) -> Response:
         """Return the terms of a glossary with one dictionary, a line per term."""
-        (terms,) = self._requested_v2(request).dictionaries.values()
-        return Response(_tsv(terms), media_type=TSV)
+        (terms,) = (await self._requested_v2(request)).dictionaries.values()
+        return Response(await asyncio.to_thread(_tsv, terms), media_type=TSV)
 
     @Operation("GET", "/v3/glossaries/{glossary_id}/entries", LanguagePairFields)
     async def entries(self, request: HTTPRequest) -> Content:
         """Return the terms of a language pair."""
-        glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
+        glossary, fields = await self._requested(request), read_fields(request, LanguagePairFields)
+        terms = glossary.terms(fields.source_lang, fields.target_lang)
         dictionary = {
             **_languages(_pair(fields.source_lang, fields.target_lang)),
-            "entries": _tsv(glossary.terms(fields.source_lang, fields.target_lang)),
+            "entries": await asyncio.to_thread(_tsv, terms),
             "entries_format": "tsv",
         }
         return {"dictionaries": [dictionary]}
@@ -188,74 +198,91 @@ class GlossaryAPI:
     @Operation("PATCH", "/v3/glossaries/{glossary_id}", ChangeGlossary)
     async def change(self, request: HTTPRequest) -> Content:
         """Rename a glossary; add terms, or replace their translations."""
-        glossary = self._requested(request)
         fields = read_fields(request, ChangeGlossary)
-        merged = dict(glossary.dictionaries)
-        for pair, terms in self._dictionaries(fields.dictionaries).items():
-            targets = dict([*merged.get(pair, ()), *terms])
-            merged[pair] = tuple(Term(*term) for term in targets.items())
-        update = {"name": fields.name or glossary.name, "dictionaries": merged}
-        return self._put(glossary.model_copy(update=update)).info
+        async with self._changing:
+            glossary = await self._requested(request)
+            merged = await asyncio.to_thread(self._merged, glossary, fields.dictionaries)
+            update = {"name": fields.name or glossary.name, "dictionaries": merged}
+            return (await self._put(glossary.model_copy(update=update))).info
 
     @Operation("PUT", "/v3/glossaries/{glossary_id}/dictionaries", DictionaryFields)
     async def replace_dictionary(self, request: HTTPRequest) -> Content:
         """Replace or add the dictionary of a language pair."""
-        glossary = self._requested(request)
         fields = read_fields(request, DictionaryFields)
-        new = self._dictionaries([fields])
-        self._put(glossary.model_copy(update={"dictionaries": {**glossary.dictionaries, **new}}))
+        async with self._changing:
+            glossary = await self._requested(request)
+            new = await asyncio.to_thread(self._dictionaries, [fields])
+            update = {"dictionaries": {**glossary.dictionaries, **new}}
+            await self._put(glossary.model_copy(update=update))
         ((pair, terms),) = new.items()
         return _info(pair, terms)
 
     @Operation("DELETE", "/v3/glossaries/{glossary_id}/dictionaries", LanguagePairFields)
     async def delete_dictionary(self, request: HTTPRequest) -> None:
         """Delete the dictionary of a language pair."""
-        glossary, fields = self._requested(request), read_fields(request, LanguagePairFields)
-        glossary.terms(fields.source_lang, fields.target_lang)
-        remaining = dict(glossary.dictionaries)
-        del remaining[_pair(fields.source_lang, fields.target_lang)]
-        self._put(glossary.model_copy(update={"dictionaries": remaining}))
+        fields = read_fields(request, LanguagePairFields)
+        async with self._changing:
+            glossary = await self._requested(request)
+            glossary.terms(fields.source_lang, fields.target_lang)
+            remaining = dict(glossary.dictionaries)
+            del remaining[_pair(fields.source_lang, fields.target_lang)]
+            await self._put(glossary.model_copy(update={"dictionaries": remaining}))
 
     @Operation("DELETE", "/v2/glossaries/{glossary_id}")
     @Operation("DELETE", "/v3/glossaries/{glossary_id}")
     async def delete(self, request: HTTPRequest) -> None:
         """Delete a glossary."""
-        self._store.delete(_kind(request.user), self._requested(request).glossary_id)
+        async with self._changing:
+            glossary = await self._requested(request)
+            self._store.delete(_kind(request.user), glossary.glossary_id)
 
-    async def _own(self, request: HTTPRequest) -> list[Glossary]:
-        values = self._store.values(_kind(request.user))
-        return await asyncio.to_thread(lambda: [*map(_parsed, values)])
+    def _own(self, request: HTTPRequest) -> Iterator[Glossary]:
+        """Parse the glossaries of a key one after the other, as they are taken."""
+        return map(Glossary.model_validate_json, self._store.values(_kind(request.user)))
 
-    def _requested(self, request: HTTPRequest) -> Glossary:
-        return self.find(request.user, request.path_params["glossary_id"])
+    async def _requested(self, request: HTTPRequest) -> Glossary:
+        return await self.find(request.user, request.path_params["glossary_id"])
 
-    def _requested_v2(self, request: HTTPRequest) -> Glossary:
-        glossary = self._requested(request)
+    async def _requested_v2(self, request: HTTPRequest) -> Glossary:
+        glossary = await self._requested(request)
         if len(glossary.dictionaries) != 1:
             count = len(glossary.dictionaries)
             raise HTTPError(400, f"The glossary has {count} dictionaries: use /v3/glossaries.")
         return glossary
 
-    def _create(
+    async def _create(
         self, request: HTTPRequest, name: str, dictionaries: Sequence[DictionaryFields]
     ) -> Glossary:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        new = Glossary(
-            glossary_id=str(uuid.uuid4()),
-            owner=request.user,
-            name=name,
-            creation_time=now,
-            dictionaries=self._dictionaries(dictionaries),
-        )
-        return self._put(new)
 
-    def _put(self, glossary: Glossary) -> Glossary:
-        kind, value = _kind(glossary.owner), glossary.model_dump_json().encode()
+        def build() -> Glossary:
+            return Glossary(
+                glossary_id=str(uuid.uuid4()),
+                owner=request.user,
+                name=name,
+                creation_time=now,
+                dictionaries=self._dictionaries(dictionaries),
+            )
+
+        return await self._put(await asyncio.to_thread(build))
+
+    async def _put(self, glossary: Glossary) -> Glossary:
+        kind = _kind(glossary.owner)
+        value = await asyncio.to_thread(lambda: glossary.model_dump_json().encode())
+        if len(value) > MAX_GLOSSARY_BYTES:
+            raise HTTPError(400, f"The glossary exceeds {MAX_GLOSSARY_BYTES:,} bytes: split it.")
         replaced = self._store.get(kind, glossary.glossary_id) or b""
         if self._store.size(kind) - len(replaced) + len(value) > MAX_BYTES:
             raise HTTPError(400, f"The glossaries exceed {MAX_BYTES:,} bytes: delete some first.")
         self._store.put(kind, glossary.glossary_id, value)
         return glossary
+
+    def _merged(self, glossary: Glossary, fields: Sequence[DictionaryFields]) -> Dictionaries:
+        merged = dict(glossary.dictionaries)
+        for pair, terms in self._dictionaries(fields).items():
+            targets = dict([*merged.get(pair, ()), *terms])
+            merged[pair] = tuple(Term(*term) for term in targets.items())
+        return merged
 
     def _dictionaries(self, fields: Sequence[DictionaryFields]) -> Dictionaries:
         dictionaries: dict[str, tuple[Term, ...]] = {}
@@ -319,5 +346,5 @@ def _kind(owner: str) -> str:
     return f"glossary {owner}"
 
 
-_parsed = lru_cache(maxsize=64)(Glossary.model_validate_json)
+_parsed = lru_cache(maxsize=4)(Glossary.model_validate_json)
 """Parses a stored glossary; the last ones are kept."""

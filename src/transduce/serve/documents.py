@@ -11,9 +11,10 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import quote
 
 from pydantic import Field
@@ -89,7 +90,7 @@ class DocumentKey(LenientModel):
     document_key: str = Field(min_length=1)
 
 
-class TextOptions(StrictModel):
+class TextOptions(NamedTuple):
     """How a text or document is to be translated."""
 
     source: str
@@ -236,7 +237,7 @@ class DeepLDocumentAPI:
         settings: ServerSettings,
         *,
         store: ClientStore,
-        options: Callable[[HTTPRequest, DocumentUpload], TextOptions],
+        options: Callable[[HTTPRequest, DocumentUpload], Awaitable[TextOptions]],
     ) -> None:
         """Store how documents are translated; `options` reads what they share with texts."""
         self._documents, self._timeout_s = documents, TIME_LIMITS * settings.time_limit_s
@@ -250,7 +251,7 @@ class DeepLDocumentAPI:
         reject_unsupported(data)
         fields = read_fields(request, DocumentUpload)
         self._documents.check_space()
-        options = self._options(request, fields)
+        options = await self._options(request, fields)
         try:
             files = data.files
             if fields.filename:
@@ -344,7 +345,8 @@ class DeepLDocumentAPI:
         except Exception:
             LOG.exception("document failed")
             reason = "internal error"
-        self._save(job.model_copy(update={"error": reason, "status": "error"}))
+        with suppress(HTTPError):  # the store may be what failed
+            self._save(job.model_copy(update={"error": reason, "status": "error"}))
 
 
 async def _retried_while_full(

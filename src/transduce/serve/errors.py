@@ -4,6 +4,9 @@ import logging
 
 LOG = logging.getLogger("transduce.serve")
 
+REPAIR_S = 300
+"""Seconds of Retry-After where a file cannot be read or written, which needs an operator."""
+
 
 class HTTPError(Exception):
     """A request that is rejected. Each API formats the one-line message in its own way."""

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from transduce.documents.registry import SUFFIXES
 from transduce.memory.store import Entry
 from transduce.serve.batcher import BatchOptions
-from transduce.serve.errors import HTTPError
+from transduce.serve.errors import LOG, REPAIR_S, HTTPError
 from transduce.serve.model_registry import AUTO, ModelRegistry, same_code
 from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest
@@ -68,9 +68,6 @@ class LibreTranslateAPI:
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
         self._registry = registry
         self._settings = settings
-        self._default_beam = max(
-            direction.translator.search.beam for direction in registry.directions
-        )
 
     @Operation("POST", "/translate", TranslateRequest, time_limits=1)
     async def translate(self, request: HTTPRequest) -> Content:
@@ -89,7 +86,9 @@ class LibreTranslateAPI:
             source=fields.source,
             target=fields.target,
             markup="html" if html else "placeholders",
-            options=self._decoding_options(0 if html else alternatives),
+            options=BatchOptions(
+                beam=self._settings.beam, nbest=1 if html else min(1 + alternatives, MAX_BEAM)
+            ),
         )
 
         def fold(items: Sequence[object]) -> object:
@@ -103,12 +102,6 @@ class LibreTranslateAPI:
                 [result.translation.alternatives[:alternatives] for result in results]
             )
         return answer
-
-    def _decoding_options(self, alternatives: int) -> BatchOptions:
-        """Return options for translations besides the best; the beam is widened if necessary."""
-        beam, nbest = self._settings.beam, min(alternatives + 1, MAX_BEAM)
-        default_beam = self._default_beam if beam is None else beam
-        return BatchOptions(beam=beam if nbest <= default_beam else nbest, nbest=nbest)
 
     @Operation("POST", "/detect", DetectRequest)
     async def detect(self, request: HTTPRequest) -> Content:
@@ -166,7 +159,7 @@ class LibreTranslateAPI:
         memory = direction.memory
         if memory is None:
             raise HTTPError(403, "Suggestions are disabled on this server.")
-        text, correction = request.check_texts([fields.q, fields.s])
+        text, correction = request.check_texts([fields.q, fields.s], limit_number=False)
         entry = Entry(
             source=text,
             target=correction,
@@ -175,7 +168,16 @@ class LibreTranslateAPI:
             user=request.user,
             model=direction.sha256,
         )
-        if not await asyncio.to_thread(memory.add, [entry]):
+        try:
+            stored = await asyncio.to_thread(memory.add, [entry])
+        except ValueError as error:
+            LOG.warning("WARNING: a correction was not stored: %s", error)
+            raise HTTPError(
+                503,
+                "The correction was not stored: the translation memory cannot be written",
+                retry_after=REPAIR_S,
+            ) from None
+        if not stored:
             name = "s" if text.strip() else "q"
             raise HTTPError(400, f"Invalid request: missing {name} parameter")
         return {"success": True}

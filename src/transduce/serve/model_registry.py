@@ -268,7 +268,7 @@ class ModelRegistry:
             self.watcher.close()
         for direction in self.directions:
             direction.batcher.close()
-            if direction.memory:
+            if direction.memory is not None:  # its truth is whether it has entries
                 direction.memory.close()
 
     def language(self, code: str) -> Language:

@@ -72,6 +72,7 @@ class HTTPRequest(Request):
         self._char_limit = settings.char_limit
         self._data: RequestData | None = None
         self._key: APIKey | None = None
+        self._address = self.client.host if self.client else ""
         self._charged = 0
 
     @property
@@ -160,8 +161,7 @@ class HTTPRequest(Request):
         if not text:
             scheme, _, header_key = self.headers.get("authorization", "").partition(" ")
             text = header_key.strip() if scheme.lower() in ("bearer", "deepl-auth-key") else ""
-        address = self.client.host if self.client else ""
-        self._key = self._clients.authorize(text, address, missing_status=missing_status)
+        self._key = self._clients.authorize(text, self._address, missing_status=missing_status)
         if self._key and self._key.char_limit is not None:
             self._char_limit = self._key.char_limit
 
@@ -179,17 +179,20 @@ class HTTPRequest(Request):
 
         Args:
             texts: their total length is recorded for the request log.
-            limit_number: whether the server's limit of texts per request applies.
+            limit_number: whether it is a batch: the limit of texts per request applies, and it
+                counts as many requests as it has texts.
 
         Raises:
-            HTTPError: 400, naming the number and the limit; 429 if they exceed the key's daily
-                quota (456 in DeepL's API).
+            HTTPError: 400, naming the number and the limit; 429 if they exceed the requests per
+                minute or the key's daily quota (456 in DeepL's API).
         """
         if limit_number:
             _check_limit(len(texts), self._settings.batch_limit)
         self.state.characters = sum(map(len, texts))
         for text in texts:
             _check_limit(len(text), self._char_limit)
+        if limit_number:  # `authorize` counted the first
+            self._clients.count(self._key, self._address, len(texts) - 1)
         key = self._key or APIKey("")
         self._clients.charge(key, self.state.characters, path=self.scope["path"])
         self._charged += self.state.characters

@@ -32,6 +32,7 @@ from transduce.serve.batcher import (
     SentenceResult,
     estimate_work,
 )
+from transduce.serve.errors import LOG
 from transduce.serve.model_registry import (
     AUTO,
     NO_LANGUAGE,
@@ -91,6 +92,7 @@ async def translate_in_direction(
 
     Args:
         texts: texts of any length; parts without letters or digits are copied.
+        options: how to search; the beam is widened to the number of translations.
         rules: what tags mean, if the markup is "html".
         prefix: forced beginning of the translation of each text's first sentence.
         align: whether to align every sentence.
@@ -98,6 +100,8 @@ async def translate_in_direction(
     Raises:
         HTTPError: 429 if the queue is full, 503 on shutdown, 400 for invalid input or too much.
     """
+    if options.nbest > (options.beam or direction.translator.search.beam):
+        options = options._replace(beam=options.nbest)
     size, work = sum(map(len, texts)), 0
     use_memory = direction.memory is not None and not prefix
     known = await _look_up(direction, texts) if use_memory and markup != "html" else {}
@@ -214,12 +218,19 @@ async def offload(size: int, function: Callable[[], T]) -> T:
 
 
 async def _look_up(direction: Direction, texts: Sequence[str]) -> dict[str, str]:
-    """Return the translations that the memory has; SQLite may wait for the disk, so in a thread."""
+    """Return the translations that the memory has, none if it cannot be read.
+
+    SQLite may wait for the disk, so in a thread.
+    """
     memory, languages = direction.memory, (direction.source.code, direction.target.code)
     assert memory is not None
 
     def look_up() -> dict[str, str]:
-        matches = {text: memory.exact(text, languages=languages) for text in texts}
+        try:
+            matches = {text: memory.exact(text, languages=languages) for text in texts}
+        except ValueError as error:
+            LOG.warning("WARNING: texts are translated without the memory: %s", error)
+            return {}
         return {text: match.replace(text) for text, match in matches.items() if match}
 
     return await asyncio.to_thread(look_up)

@@ -30,6 +30,7 @@ from safetensors.numpy import save
 
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.tensors import MAX_WEIGHT
+from transduce.inference.translator import fit_to_positions
 from transduce.io.atomic_folder import atomic_file, atomic_folder
 from transduce.io.machine import VERSION
 from transduce.model.numpy_transformer import Weights
@@ -225,7 +226,7 @@ def describe(
     count = f"{size / 1e6:.1f} million" if size >= 1e6 else f"{size:,}"
     description: dict[str, Any] = {
         "model": asdict(bundle.weights.config),
-        "search": asdict(bundle.search),
+        "search": asdict(fit_to_positions(bundle.search, longest=bundle.weights.config.longest)),
         "languages": asdict(bundle.languages),
         "tokenizer": tokenizer_data(bundle.tokenizer),
         "segmentation": tomllib.loads(_text("data/segmentation.toml")),

@@ -168,7 +168,7 @@ def test_an_empty_folder_may_become_a_bundle(bundle: Bundle, tmp_path: Path):
 def test_a_folder_of_something_else_is_not_replaced(bundle: Bundle, tmp_path: Path):
     (tmp_path / "thesis.tex").write_text("years of work")
 
-    with pytest.raises(ValueError, match=r"it holds thesis\.tex: name another folder$"):
+    with pytest.raises(ValueError, match=r"thesis\.tex: move it away, or name another folder$"):
         bundle.save(tmp_path)
 
     assert (tmp_path / "thesis.tex").read_text() == "years of work"

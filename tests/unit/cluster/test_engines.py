@@ -87,17 +87,21 @@ def refuse(*_: object, **__: object) -> NoReturn:
     raise RuntimeError("\nerror: invalid partition\nerror: more")
 
 
-def test_a_refused_submission_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    executor = SimpleNamespace(update_parameters=lambda **_: None, map_array=refuse)
+def test_a_submission_is_for_all_workers_at_once_and_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    options: dict[str, object] = {}
+    executor = SimpleNamespace(update_parameters=options.update, map_array=refuse)
     modules = {"upath": None, "submitit": SimpleNamespace(AutoExecutor=lambda **_: executor)}
     monkeypatch.setattr(engines, "optional_module", modules.__getitem__)
     monkeypatch.setattr(engines, "resolve", Path)
     monkeypatch.setattr(shutil, "which", lambda name: name)
     worker = ShardWorker(load=lambda: lambda shard: b"", output=str(tmp_path))
-    config = ClusterConfig(engine="slurm", workers=2)
+    config = ClusterConfig(engine="slurm", workers=300)
 
     with pytest.raises(ValueError, match=r"refused the tasks: error: invalid partition \("):
         list(engines.run_shards(worker, [SimpleNamespace(number=0, output="", rows=1)], config))
+    assert options["slurm_array_parallelism"] == 300
 
 
 def test_ray_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch):

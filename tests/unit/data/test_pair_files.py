@@ -54,6 +54,17 @@ def test_xliff(tmp_path: Path) -> None:
     assert pairs(tmp_path / "a.xliff", XLIFF_2) == [("A dog", "Ein Hund")]
 
 
+def test_a_side_of_xliff_without_a_language_is_the_other_one(tmp_path: Path) -> None:
+    file = tmp_path / "a.xliff"
+    for declared in ('srcLang="en"', 'trgLang="de"', ""):
+        content = XLIFF_2.replace('srcLang="en" trgLang="de"', declared)
+
+        assert pairs(file, content, ("en", "de")) == [("A dog", "Ein Hund")]
+    content = XLIFF_2.replace(' trgLang="de"', "")
+    assert pairs(file, content, ("de", "en")) == [("Ein Hund", "A dog")]
+    assert pairs(file, content, ("fr", "de")) == [("", "Ein Hund")]
+
+
 def test_codes_of_three_letters_name_the_same_languages(tmp_path: Path) -> None:
     content = TMX.replace('"de-DE"', '"deu"').replace('"en-GB"', '"eng"')
 

@@ -101,6 +101,11 @@ def test_the_word_for_a_target_language_is_one_piece(pair: PairTokenizer):
     assert rest == pair.encode(" a house")
 
 
+@pytest.mark.parametrize("tag", ["<2de>", "<2deu>", ">>de<<"])
+def test_another_spelling_of_the_tag_takes_the_space_after_it(pair: PairTokenizer, tag: str):
+    assert pair.encode(f"{tag} a house") == pair.encode(">>deu<<a house")
+
+
 def test_a_word_that_is_no_language_of_the_table_is_text(pair: PairTokenizer):
     assert len(pair.encode(">>fra<<")) > 1
 

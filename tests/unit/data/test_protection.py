@@ -23,6 +23,9 @@ ALL = Protection(BUILT_IN)
         ("5 GB in 1984", ["5 GB", "1984"]),
         ("3.5 or 1,000 men, 2nd, 1990s, and/or U.S. e.g. 100%", ["100"]),
         ("CHAPTER ONE", []),
+        ("请访问https://a.org了解，联系我们a@b.org吧", ["https://a.org", "a@b.org"]),
+        ("看www.a.org（首页）和$HOME目录", ["www.a.org", "$HOME"]),
+        ("почта@пример.рф, https://пример.рф", ["почта@пример.рф", "https://пример.рф"]),
     ],
 )
 def test_builtin_patterns(text: str, spans: list[str]) -> None:

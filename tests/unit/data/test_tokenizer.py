@@ -331,3 +331,13 @@ def test_a_small_corpus_has_the_bytes_beside_its_own_pieces():
     config = TokenizerConfig(vocab_size=8000, byte_fallback=True)
 
     assert 262 <= Tokenizer.train(["ab ab", "ab"], config).vocab_size < 268
+
+
+def test_the_code_chooses_the_script_of_a_target_language():
+    tags = ["<2srp_Cyrl>", "<2srp_Latn>", ">>cmn_Hant<<", "<2zho>"]
+    tokenizer = Tokenizer.train(LINES, TokenizerConfig(vocab_size=40), tags=tags)
+    codes = ("srp_Latn", "sr-Latn", "sr-Cyrl", "srp", "zh-Hant", "cmn-Hant", "zh", "zh-TW")
+
+    chosen = [tokenizer.find_tag(code) for code in codes]
+
+    assert chosen == [*(tags[i] for i in (1, 1, 0, 0, 2, 2, 3)), ""]

@@ -85,6 +85,13 @@ def test_metadata_and_descriptions_are_no_texts() -> None:
     assert texts("a.json", '"Hi you"') == ["Hi you"]
 
 
+def test_a_key_named_message_hides_no_other_texts() -> None:
+    inner = '{"message": "Go", "id": "a b"}, {"message": "Run", "text": "Now"}'
+    content = f'{{"message": "Hi you", "title": "A dog", "list": [{inner}]}}'
+
+    assert texts("a.json", content) == ["Hi you", "A dog", "Go", "Run", "Now"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

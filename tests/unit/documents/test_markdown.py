@@ -82,6 +82,7 @@ def test_a_translation_is_never_markup(source: str, translation: str, written: s
         ("<div>\n\na *b*\n\n</div>\n", "<div>\n\n*B* A\n\n</div>\n"),
         ("a | b c\n--- | ---\nd | b c\n", "A | C B\n--- | ---\nD | C B\n"),
         ("b c | b c\n--- | ---\n", "C B | C B\n--- | ---\n"),
+        ("a | b\n--- | ---\n![](c.png) | c\n", "A | B\n--- | ---\n![](c.png) | C\n"),
         ("a `C` b\n", "B `C` A\n"),
         ("a <b>c d</b> e f\n", "F E <b>D C</b> A\n"),
         ("a <code>C</code> \\<X_Y> b\n", "B \\<X_Y> <code>C</code> A\n"),

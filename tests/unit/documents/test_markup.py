@@ -104,6 +104,18 @@ def test_marks_behind_an_address_are_not_of_it():
     assert result == ["https://a.b/c", "http://d.e", "f@g.org"]
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("请访问https://a.org了解更多。然后点击确定。", "https://a.org"),
+        ("联系我们a@b.org", "a@b.org"),
+        ("$HOME目录下的文件", "$HOME"),
+    ],
+)
+def test_a_script_without_spaces_ends_a_placeholder(text: str, kept: str):
+    assert [text[start:end] for start, end in placeholders.find(text)] == [kept]
+
+
 # Text
 
 
@@ -314,6 +326,28 @@ def test_without_a_sensible_place_the_runs_are_joined(page: str, alignment: str,
 def test_scripts_without_blanks_have_their_runs_joined():
     assert aligned("<b>犬</b>が走る", "dog runs", "0-0 0-1") == "<b>?</b>?"
     assert aligned("the <b>dog</b>", "犬", "0-0 1-0") == "? <b>?</b>"
+
+
+@pytest.mark.parametrize(
+    ("text", "markup", "translations", "written"),
+    [
+        ("我来了。他走了。", "none", ["I came.", "He left."], "I came. He left."),
+        ("我来了。他走了。", "none", ["私が来た。", "彼は去った。"], "私が来た。彼は去った。"),
+        ("<p>我来。<p>他走。", "html", ["I came.", "He left."], "<p>I came.<p>He left."),
+        ("<b>犬。猫。</b>鸟。", "html", ["Ox.", "Elk.", "Hen."], "<b>Ox. Elk.</b> Hen."),
+        ("点击<b>确定</b>按钮", "html", ["", "Click", "OK", "it"], "Click <b>OK</b> it"),
+        ("点击<b>确定</b>按钮", "placeholders", ["", "Click", "OK", "it"], "Click <b>OK</b> it"),
+        ("点击<b>确定</b>按钮", "html", ["", "单击", "OK", "它"], "单击<b>OK</b>它"),
+        ("共%s个，{x}的", "placeholders", ["", "All", "files,", "of"], "All %s files, {x} of"),
+        ("在<b>12</b>:<b>30</b>", "html", ["", "At", "12", "30"], "At <b>12</b>:<b>30</b>"),
+    ],
+)
+def test_a_translation_gets_the_spaces_that_its_script_has(
+    text: str, markup: Markup, translations: list[str], written: str
+):
+    restored = restore_text(segment_text(text, markup), list(map(UnitTranslation, translations)))
+
+    assert restored == RestoredText(written, ())
 
 
 def test_code_is_shown_to_the_model_and_kept():

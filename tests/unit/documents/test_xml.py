@@ -259,6 +259,10 @@ def test_xliff_1_is_filled() -> None:
         copied = f'<target state="{state}" xml:lang="de" state-qualifier="x">A dog</target>'
         filled = new.strip().replace("<target", '<target xml:lang="de"').format(text)
         assert becomes("a.xlf", page.format(copied)) == page.format(filled)
+    page = page.format('<seg-source><mrk mid="1">A dog</mrk></seg-source><target>{}</target>')
+    for empty in ('<mrk mid="1"/>', '\n<mrk mid="1"></mrk>\n'):
+        filled = page.format('<mrk mid="1">DOG A</mrk>')
+        assert becomes("a.xlf", page.format(empty)) == filled
 
 
 def test_xliff_2_is_filled() -> None:
@@ -364,6 +368,7 @@ OUTSIDE = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><resources><str
         ("<resources>\n<string></resources>", "line 2: not well-formed XML: mismatched tag"),
         ("<a>" * 1000 + "</a>" * 1000, "nested more than"),
         ("", "no element found"),
+        ("<rss><item>A dog</item></rss>", "expected the root element resources, not rss"),
         ("<?xml version='1.0' encoding='punycode'?><a>b-</a>", "the encoding punycode is not"),
     ],
 )

@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -37,7 +38,8 @@ def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         assert os.environ[FORCE] == "1"
         return Scorer()
 
-    module.__dict__.update(__version__="2.2.7", load_from_checkpoint=load)
+    facts = {"__version__": "2.2.7", "__spec__": ModuleSpec("comet", None)}
+    module.__dict__.update(facts, load_from_checkpoint=load)
     monkeypatch.setitem(sys.modules, "comet", module)
     return module
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import date
@@ -158,6 +159,7 @@ def test_a_large_test_set_has_no_test_and_the_page_says_so(monkeypatch: pytest.M
 
     assert result.comparison is None
     assert "No significance test" in to_html(result)
+    assert "of at most 50,000 lines" in to_html(result)
 
 
 @pytest.mark.parametrize(("tokenize", "name"), [("", "zh"), ("none", "none")])
@@ -296,6 +298,28 @@ def test_a_pair_longer_than_the_positions_is_refused_before_the_translation(
     with pytest.raises(ValueError, match=r"^line 2 has a side of \d+ pieces .* 20 positions"):
         report_module.translate_test_set(
             tmp_path / "model", "mine", sources=["a", "a"], references=["a", "a man " * 20]
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (ScoringOptions(tokenize="spaces"), "no tokeniser 'spaces'"),
+        (ScoringOptions(comet_model=Path("model")), "pip install unbabel-comet"),
+    ],
+)
+def test_a_metric_that_is_not_available_is_refused_before_the_translation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: ScoringOptions, named: str
+):
+    bundle_of(CONFIG, one_vocabulary()).save(tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "comet", None)
+    monkeypatch.setattr(
+        report_module, "translate_with", lambda *_, **__: pytest.fail("it was translated")
+    )
+
+    with pytest.raises(ValueError, match=named):
+        report_module.translate_test_set(
+            tmp_path / "model", "mine", sources=["a"], references=["a"], scoring=options
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from transduce.evaluation import significance
 from transduce.evaluation.metrics import bleu, chrf, ter
 from transduce.evaluation.significance import (
     Comparison,
@@ -236,3 +237,13 @@ def test_chance_needs_a_seed_and_samples():
         compared(POOR, GOOD, seed=0)
     with pytest.raises(ValueError, match="samples must be 20 or more, not 19"):
         compared(POOR, GOOD, samples=19)
+
+
+@pytest.mark.parametrize(("samples", "most"), [(23, 30), (1000, 30), (2000, 61)])
+def test_more_lines_than_the_memory_is_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch, samples: int, most: int
+):
+    monkeypatch.setattr(significance, "MAX_COMPARED_LINES", most)
+
+    with pytest.raises(ValueError, match="memory for 30 lines, not for 31: take a random sample"):
+        compared(POOR, GOOD, samples=samples)

@@ -227,12 +227,21 @@ def test_without_a_tokenizers_config_languages_have_their_usual_names(folder: Pa
     assert import_marian(folder).languages.source == "source"
 
 
-def test_the_settings_of_the_search_come_along(folder: Path):
-    edit_json(folder, "generation_config", num_beams=6, length_penalty=1.5)
+@pytest.mark.parametrize("penalty", [1.5, 0.0])
+def test_the_settings_of_the_search_come_along(folder: Path, penalty: float):
+    edit_json(folder, "generation_config", num_beams=6, length_penalty=penalty)
 
     search = import_marian(folder).search
 
-    assert (search.beam, search.alpha) == (6, 1.5)
+    assert (search.beam, search.alpha) == (6, penalty)
+
+
+def test_all_kinds_of_dropout_come_along(folder: Path):
+    edit_json(folder, "config", dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
+
+    config = import_marian(folder).model.config
+
+    assert (config.dropout, config.attention_dropout, config.relu_dropout) == (0.1, 0.2, 0.3)
 
 
 def test_an_import_costs_nobody_a_random_number(folder: Path):
@@ -294,6 +303,13 @@ def test_a_length_limit_below_1_is_refused(folder: Path, limit: float):
     edit_json(folder, "tokenizer_config", model_max_length=limit)
 
     assert "tokenizer_config.json: model_max_length: " in refusal(folder)
+
+
+@pytest.mark.parametrize("directions", ["en-de", [["en"]], [["en", "de"]]])
+def test_directions_without_a_tag_are_refused(folder: Path, directions: object):
+    edit_json(folder, "tokenizer_config", directions=directions)
+
+    assert "tokenizer_config.json: " in refusal(folder)
 
 
 def test_two_vocabularies_are_refused(folder: Path):

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.exports import CONFIG, bundle_of, model_of
+from tests.exports import CONFIG, ENGLISH, bundle_of, model_of
 
 from transduce.bundle.bundle import Bundle
 from transduce.data.config import TokenizerConfig
+from transduce.data.languages import LanguagePair
 from transduce.data.sentencepiece_model import VocabularyPiece, append_pieces
 from transduce.data.tokenizer import Tokenizer
 from transduce.export.importer import import_marian
@@ -63,6 +64,18 @@ def test_languages_and_search_come_back(plain: Bundle, tmp_path: Path):
 
     assert (back.languages.source, back.languages.target) == ("en", "de")
     assert back.search == replace(plain.search, extra=50)  # of which Marian knows nothing
+
+
+def test_several_directions_come_back(tmp_path: Path):
+    tokenizer = Tokenizer.train(ENGLISH, TokenizerConfig(vocab_size=50), tags=["<2de>", "<2en>"])
+    bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+    bundle.directions = (LanguagePair("en", "de"), LanguagePair("de", "en"))
+
+    write_huggingface(bundle, tmp_path / "marian")
+
+    back, renamed = (import_marian(tmp_path / "marian", source=code) for code in (None, "nds"))
+    assert back.directions == bundle.directions
+    assert renamed.directions == (LanguagePair("nds", "de"), LanguagePair("de", "en"))
 
 
 def test_biases_that_ours_lack_are_zero(plain: Bundle, tmp_path: Path):
@@ -152,7 +165,7 @@ def test_a_folder_with_something_else_is_left_alone(plain: Bundle, tmp_path: Pat
     (tmp_path / "marian").mkdir()
     (tmp_path / "marian" / "letters.txt").write_text("dear")
 
-    with pytest.raises(ValueError, match=r"it holds letters\.txt: name another folder"):
+    with pytest.raises(ValueError, match=r"it holds letters\.txt: move it away, or name another"):
         write_huggingface(plain, tmp_path / "marian")
     assert (tmp_path / "marian" / "letters.txt").read_text() == "dear"
 
@@ -161,7 +174,7 @@ def test_another_programs_model_is_left_alone(plain: Bundle, tmp_path: Path):
     (tmp_path / "marian").mkdir()
     (tmp_path / "marian" / "config.json").write_text("{}")
 
-    with pytest.raises(ValueError, match=r"it has no manifest\.json: name another folder"):
+    with pytest.raises(ValueError, match=r"it has no manifest\.json: move it away, or"):
         write_huggingface(plain, tmp_path / "marian")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,27 @@ def test_a_loop_is_scored_where_the_search_has_left_that_out(
     assert loop_scores == (-0.5,) * len(loop)
     assert engine.token_scores == [False, True]
     assert len(second_scores) == len(second)
+
+
+def test_a_loop_that_the_length_limit_has_cut_is_scored_but_for_its_last_piece(
+    untrained: Transformer, tokenizer: Tokenizer, request_: Request, monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[tuple[Sequence[int], Sequence[float]]] = []
+    monkeypatch.setattr(decode, "novel_log_prob", lambda *given: seen.append(given) or 0.0)
+    how = replace(HOW, extras=Extras(token_scores=False))
+    engine = looping(tokenizer, second="ein Buch")
+    search = engine.search
+
+    def cut(*given: Any, **named: Any) -> object:
+        results = search(*given, **named)
+        return [[replace(best, ids=best.ids[:-1], finished=False)] for (best,) in results]
+
+    monkeypatch.setattr(engine, "search", cut)
+    searched([engine], tokenizer, request_, model=untrained, how=how)
+
+    (scored,) = engine.scored
+    assert scored == tuple(tokenizer.encode("Ball " * 4 + "Ball")[:-1])
+    assert seen[0] == (scored, (-0.5,) * len(scored))
 
 
 def test_a_retry_that_loops_too_is_not_scored(

@@ -100,6 +100,18 @@ def test_a_tag_before_each_text_chooses_the_target(
         assert tagged.code == 0, tagged.err
 
 
+def test_a_blank_line_among_lines_with_tags_needs_none(
+    saved: Callable[..., Path], tmp_path: Path, transduce: Transduce
+):
+    lines = b"<2de> a ball\n\n \t\n<2en> ein Ball\n"
+
+    result = transduce("translate", saved(*BOTH), "--align", tmp_path / "links", stdin=lines)
+
+    assert result.code == 0, result.err
+    assert list(map(bool, result.out.split("\n"))) == [True, False, False, True, False]
+    assert (tmp_path / "links").read_text().count("\n") == 4
+
+
 @pytest.mark.parametrize(
     ("names", "options", "entry"),
     [

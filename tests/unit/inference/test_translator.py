@@ -171,6 +171,19 @@ def test_a_word_too_long_for_the_model_is_cut_between_pieces(echoing: Translator
     assert result.text.replace(" ", "") == "z" * 60
 
 
+def test_parts_in_a_script_without_spaces_are_joined_without_one(untrained: Transformer):
+    lines = ["我喜歡狗", "zwei Kinder"] * 7
+    tokenizer = Tokenizer.train(lines, TokenizerConfig(vocab_size=31))
+    search = dataclasses.replace(SEARCH, max_source=3)
+    translator = Translator([Echo(tokenizer)], tokenizer, model=untrained, search=search)
+    line = "狗喜歡我我喜歡狗狗狗 zwei Kinder"
+
+    (result,) = translator.translate([line])
+
+    assert result.parts == 4
+    assert result.text == line
+
+
 def test_a_long_line_of_the_longest_length_stays_whole(echoing: Translator, tokenizer: Tokenizer):
     line = "zwei Kinder spielen mit einem roten Ball"
     echoing.search = dataclasses.replace(SEARCH, max_source=len(tokenizer.encode(line)))

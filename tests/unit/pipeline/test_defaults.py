@@ -105,6 +105,31 @@ def test_sentences_without_spaces_are_not_spelled(tmp_path: Path):
     assert choice.recipe.tokenizer.kind == "bpe"
 
 
+def test_sentences_of_few_letters_without_spaces_are_not_spelled(tmp_path: Path):
+    """As in Thai and Lao; a word on one side may have as many letters."""
+    thai, lao = ("".join(chr(first + i % 40) for i in range(30)) for first in (0x0E01, 0x0E81))
+    for name, pair, kind in (("a", Pair(thai, lao), "bpe"), ("b", Pair("12345", thai), "char")):
+        source, target = write_sides(tmp_path, name, [pair] * 30)
+
+        choice = recipe_for_corpus([f'data.train=["{source}", "{target}"]'])
+
+        assert choice.recipe.tokenizer.kind == kind
+
+
+def test_tags_have_pieces_besides_the_characters(words: str):
+    source, target = json.loads(words.partition("=")[2])
+    tables = (
+        f'{{source="{a}", target="{b}", train=["{first}", "{second}"]}}'
+        for a, b, first, second in (("en", "de", source, target), ("de", "en", target, source))
+    )
+    also = f'data.also=[{{source="en", target="de", train=["{source}", "{target}"]}}]'
+    directions = f"data.directions=[{', '.join(tables)}]"
+    fewer = recipe_for_corpus([words]).recipe.tokenizer.vocab_size
+
+    assert recipe_for_corpus([directions]).recipe.tokenizer.vocab_size == fewer + 2
+    assert recipe_for_corpus([directions, also]).recipe.tokenizer.vocab_size == fewer + 4
+
+
 @pytest.fixture
 def chinese(tmp_path: Path) -> str:
     """A corpus of 1,400 Chinese characters, in lines of ten."""
@@ -121,6 +146,19 @@ def test_of_many_characters_the_rarest_are_spelled_as_bytes(chinese: str, corpus
     assert "pieces (rare ones of the many characters" in choice.summary
     Tokenizer.train(["a dog", *(chr(0x4E00 + i) for i in range(1400))], choice.recipe.tokenizer)
     assert not recipe_for_corpus([corpus]).recipe.tokenizer.byte_fallback
+
+
+def test_of_many_characters_a_large_corpus_spells_the_rarest_too(
+    monkeypatch: pytest.MonkeyPatch, corpus: str
+):
+    size = CorpusSize(800_000, 9_000_000, characters=4_000)
+    monkeypatch.setattr(defaults, "measure_corpus", lambda recipe: size)
+
+    recipe, why, _ = recipe_for_corpus([corpus])
+
+    assert (recipe.name, recipe.tokenizer.vocab_size) == ("base", 37_000)
+    assert (recipe.tokenizer.byte_fallback, recipe.tokenizer.character_coverage) == (True, 0.9995)
+    assert "pieces (rare ones of the many characters" in why
 
 
 @pytest.mark.parametrize(

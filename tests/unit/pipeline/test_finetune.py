@@ -9,12 +9,14 @@ from tests.exports import CONFIG, bundle_of, two_vocabularies
 
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import explicit_settings, load_recipe
-from transduce.data.config import Languages
+from transduce.data.config import Languages, TokenizerConfig
+from transduce.data.corpus import Pair
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.model.config import ModelConfig
 from transduce.model.transformer import Transformer
 from transduce.pipeline.finetune import StartModel, adopt_model, extend_vocabulary
+from transduce.pipeline.training_pairs import corpus_files
 from transduce.search.config import SearchConfig
 
 NEW = ["der Żubr lehnt am Fluss", "a Żubr leans on the river"] * 3
@@ -239,3 +241,17 @@ def test_an_imported_vocabulary_is_not_extended(imported: StartModel):
 
 def test_an_imported_model_starts_as_it_is(imported: StartModel):
     assert extend_vocabulary(imported.bundle, imported.bundle.tokenizer) is imported.bundle
+
+
+@pytest.mark.parametrize("tag", ["<2de>", ">>deu<<"])
+@pytest.mark.parametrize("code", ["de", "deu"])
+def test_training_text_begins_with_the_tag_that_the_model_has(tag: str, code: str):
+    tokenizer = Tokenizer.train(NEW, TokenizerConfig(vocab_size=60), tags=[tag])
+    bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+    start = StartModel(name="both", sha256="a checksum", bundle=bundle)
+
+    recipe = followed(start, f'data.directions=[{{source="en", target="{code}", train=["a.tsv"]}}]')
+
+    (part,) = corpus_files(recipe)
+    source = part.tagged(Pair("the river", "der Fluss")).source
+    assert tokenizer.encode(source) == [tokenizer.tags[tag], *tokenizer.encode("the river")]

@@ -16,15 +16,16 @@ from tests.conftest import made
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import Recipe, load_recipe
 from transduce.corpus_check.fingerprint import fold
-from transduce.data.config import AugmentConfig, Languages, TokenizerConfig
+from transduce.data.config import AugmentConfig, CorpusConfig, Languages, TokenizerConfig
 from transduce.data.corpus import Pair
 from transduce.data.store import Store
 from transduce.data.tokenizer import Tokenizer
+from transduce.io.atomic_folder import sha256
 from transduce.model.config import ModelConfig
-from transduce.pipeline import prepare, survey
+from transduce.pipeline import prepare, run_folder, survey
 from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.prepared import Prepared, check_positions
-from transduce.pipeline.run_folder import prepare_run
+from transduce.pipeline.run_folder import check_output_folder, prepare_run, write_text
 from transduce.train.events import Event, LogMessage
 
 SETTINGS = (
@@ -216,6 +217,76 @@ def test_a_line_feed_within_validation_text_ends_no_line(tmp_path: Path):
     prepared = prepare.prepare(recipe, tmp_path / "run", on_event=lambda _: None)
 
     assert prepared.validation == (Pair("bread is there", "Brot ist da"), Pair("bread", "Brot"))
+
+
+def test_a_lone_surrogate_within_validation_text_becomes_a_space(tmp_path: Path):
+    recipe = a_corpus(tmp_path, pairs=60)
+    file = tmp_path / "dev.jsonl"
+    file.write_text('{"source": "bread\\ud800is", "target": "Brot\\udcff"}', encoding="utf-8")
+    recipe = replace(recipe, data=replace(recipe.data, validation=(str(file),)))
+
+    prepared = prepare.prepare(recipe, tmp_path / "run", on_event=lambda _: None)
+
+    assert prepared.validation == (Pair("bread is", "Brot "),)
+
+
+@pytest.mark.parametrize("name", ["validation", "test"])
+def test_text_to_score_has_both_languages_of_the_run(tmp_path: Path, name: str):
+    recipe = a_corpus(tmp_path, pairs=60)
+    units = (("en", "bread", "de", "Brot"), ("en", "only", "fr", "seul"))
+    tmx = "".join(
+        f'<tu><tuv xml:lang="{a}"><seg>{x}</seg></tuv><tuv xml:lang="{b}"><seg>{y}</seg></tuv></tu>'
+        for a, x, b, y in units
+    )
+    (tmp_path / "dev.tmx").write_text(f"<tmx><body>{tmx}</body></tmx>")
+    recipe = replace(recipe, data=replace(recipe.data, **{name: ("dev.tmx",)}))
+
+    german, spanish = (
+        replace(recipe, languages=Languages(source="en", target=target)) for target in ("de", "es")
+    )
+    prepared = prepare.prepare(german, tmp_path / "run", on_event=lambda _: None)
+
+    assert getattr(prepared, name) == (Pair("bread", "Brot"),)
+    with pytest.raises(ValueError, match=rf"dev\.tmx: no pair in en-es for data\.{name}$"):
+        prepare.prepare(spanish, tmp_path / "other", on_event=lambda _: None)
+
+
+def test_files_of_one_label_have_a_checksum_each(tmp_path: Path):
+    folders = [tmp_path / name / "text" for name in "ab"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "a.tsv").write_text(f"{folder}\tb\n")
+    first, second = (str(folder / "a.tsv") for folder in folders)
+    data = CorpusConfig(train=(first,), validation=(second,), test=(first,))
+
+    sums = survey.corpus_sha256(replace(load_recipe("tiny"), data=data))
+
+    assert sums == {"text/a.tsv": sha256(Path(first)), "text/a.tsv (2)": sha256(Path(second))}
+
+
+def test_a_kill_after_preparing_anew_leaves_no_settings_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    recipe, out, notes = a_corpus(tmp_path, pairs=60), tmp_path / "run", list[str]()
+    other = replace(recipe, tokenizer=replace(recipe.tokenizer, vocab_size=35))
+    wrong = replace(recipe, tokenizer=replace(recipe.tokenizer, vocab_size=5))
+    pieces = prepare_run(recipe, out, on_event=saying(notes)).tokenizer.vocab_size
+    (out / "micro_tokens.json").touch()
+
+    with pytest.raises(ValueError, match="too small"):
+        prepare_run(wrong, out, on_event=saying(notes))
+    prepare_run(recipe, out, on_event=saying(notes))
+    assert sum("prepared already" in note for note in notes) == 1
+    assert not (out / "micro_tokens.json").exists()
+
+    with monkeypatch.context() as killed:
+        killed.setattr(run_folder, "write_text", create_autospec(write_text, side_effect=KeyError))
+        with pytest.raises(KeyError):
+            prepare_run(other, out, on_event=saying(notes))
+    check_output_folder(recipe, out, resume=False)
+    prepared = prepare_run(recipe, out, on_event=saying(notes))
+
+    assert prepared.tokenizer.vocab_size == pieces != 35
 
 
 def test_a_corpus_of_the_other_direction_is_prepared_anew(tmp_path: Path):

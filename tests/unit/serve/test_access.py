@@ -1,8 +1,10 @@
 """Who may use the server, and request heads that never reach the application."""
 
+import asyncio
 import codecs
 import gzip
 import json
+import time
 
 import httpx
 import pytest
@@ -107,6 +109,17 @@ def test_a_public_server_can_be_restricted(serve: Serve) -> None:
     assert post(served, host="evil.example").status_code == 403
     assert post(served, host="mt.example", origin="https://evil.example").status_code == 403
     assert post(served, host="mt.example").status_code == 200
+
+
+def test_probes_may_use_any_address(serve: Serve) -> None:
+    settings = ServerSettings(host="0.0.0.0", allow_hosts=("mt.example",))
+    served = serve("en-de", settings=settings)
+    served.documented = UNDOCUMENTED
+
+    def status(path: str) -> int:
+        return served.ask("GET", path, headers={"host": "10.0.0.7:5000"}).status_code
+
+    assert [status(path) for path in ("/health", "/ready", "/languages")] == [200, 200, 403]
 
 
 def test_a_refusal_has_the_shape_of_its_api(served: Served) -> None:
@@ -228,6 +241,27 @@ def test_the_explorer_is_served_on_request_alone(serve: Serve) -> None:
     again = {"if-none-match": page.headers["etag"]}
     assert served.ask("GET", "/explore/en-de", headers=again).status_code == 304
     assert served.ask("GET", "/explore/de-en").status_code == 404
+
+
+def test_parallel_requests_make_an_explorer_once(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages: list[str] = []
+
+    def make_page(bundle: object) -> str:
+        time.sleep(0.05)
+        pages.append("<html>")
+        return pages[-1]
+
+    monkeypatch.setattr("transduce.serve.app.single_page", make_page)
+    served = serve("en-de", settings=ServerSettings(explorer=True))
+
+    async def request_all() -> list[httpx.Response]:
+        async with served.client() as client:
+            return await asyncio.gather(*[client.get("/explore/en-de") for _ in range(3)])
+
+    assert [response.text for response in asyncio.run(request_all())] == ["<html>"] * 3
+    assert len(pages) == 1
 
 
 def test_a_model_too_large_for_the_explorer_is_refused(

@@ -6,6 +6,7 @@ import time
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from limits.storage import MemoryStorage
@@ -58,7 +59,7 @@ def test_a_storage_that_cannot_be_used_is_named(storage: str) -> None:
 
 def test_the_storage_of_counts_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
-    monkeypatch.setattr("transduce.serve.access.storage_from_string", lambda address: storage)
+    monkeypatch.setattr("transduce.serve.access.storage_from_string", lambda *_, **__: storage)
     key = APIKey("alpha", req_limit=5, daily_characters=9)
     limits = ClientLimits(ServerSettings(keys=(key,)))
 
@@ -68,6 +69,35 @@ def test_the_storage_of_counts_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> 
     counted = [*storage.events, *storage.storage]
     assert sum(key.user in name for name in counted) == 2
     assert not any("alpha" in name for name in counted)
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise ValueError("connection refused")
+
+
+class UnreachableStorage(MemoryStorage):
+    STORAGE_SCHEME = "unreachable"
+    incr = get = acquire_entry = refuse
+
+
+def test_without_the_storage_of_counts_requests_have_to_wait(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = (APIKey("limited", req_limit=5), APIKey("counted"))
+    settings = ServerSettings(keys=keys, limits_storage="unreachable://")
+    served = serve(settings=settings)
+
+    for key in keys:
+        headers = {"Authorization": f"DeepL-Auth-Key {key.key}"}
+        for response in (
+            served.ask("POST", "/translate", json=FIELDS, headers=headers),
+            served.ask("GET", "/v2/usage", headers=headers),
+        ):
+            assert response.status_code == 503
+            assert response.headers["retry-after"] == "1"
+    ClientLimits(settings).refund(keys[0], 6)
+    assert caplog.text.count("WARNING: requests cannot be counted: connection refused") == 5
+    assert "Traceback" not in caplog.text
 
 
 def test_an_unchanged_key_file_is_not_read_again(tmp_path: Path) -> None:
@@ -100,6 +130,18 @@ def test_requests_per_minute_are_counted_by_key_or_address(serve: Serve) -> None
     deepl = served.ask("GET", "/v2/usage", headers={"Authorization": "DeepL-Auth-Key slow"})
     assert deepl.status_code == 429
     assert deepl.json() == {"message": "Slowdown: 2 per 1 minute"}
+
+
+def test_a_batch_counts_as_many_requests_as_its_texts(serve: Serve) -> None:
+    served = serve(settings=ServerSettings(req_limit=6))
+    batch = FIELDS | {"q": ["One.", "Two.", "Three."]}
+    deepl = {"text": ["One.", "Two."], "target_lang": "DE"}
+
+    assert served.ask("POST", "/translate", json=batch).status_code == 200
+    assert served.ask("POST", "/v2/translate", json=deepl).status_code == 200
+    assert served.ask("POST", "/v2/translate", json=deepl).status_code == 429
+    refused = served.ask("POST", "/translate", json=FIELDS)
+    assert refused.json() == {"error": "Slowdown: 6 per 1 minute"}
 
 
 def test_without_keys_the_address_counts_and_health_is_free(serve: Serve) -> None:

@@ -80,6 +80,11 @@ def test_a_killed_process_loses_nothing_of_a_durable_store(tmp_path: Path) -> No
     store.close()
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"missing/memory\.db: cannot store what clients send: "):
+        ClientStore(tmp_path / "missing" / "memory.db")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there the file has a name while it is open")
 def test_a_killed_server_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQLITE_TMPDIR", str(tmp_path))

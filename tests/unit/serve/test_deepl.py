@@ -1,6 +1,7 @@
 """The shape of DeepL's API."""
 
 import asyncio
+import threading
 import time
 
 import httpx
@@ -263,6 +264,71 @@ def test_each_key_has_its_own_space_for_glossaries(
     assert "exceed 1,300 bytes" in message(ask("POST", "/v2/glossaries", "secret", **WORDS), 400)
     assert ask("POST", "/v2/glossaries", "other", **WORDS).status_code == 201
     assert ask("PATCH", f"/v3/glossaries/{first}", "secret", name="ours").status_code == 200
+
+
+def test_a_glossary_has_a_maximum_size(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deepl_glossaries, "MAX_GLOSSARY_BYTES", 300)
+    path = f"/v3/glossaries/{made_glossary(served)}"
+    dictionary = {**PAIR, "entries": "\n".join(f"dog {i}\tHund {i}" for i in range(9))}
+
+    refused = served.ask("PATCH", path, json={"dictionaries": [dictionary]})
+
+    assert "exceeds 300 bytes" in message(refused, 400)
+    assert served.ask("GET", path).json()["dictionaries"][0]["entry_count"] == 2
+
+
+def test_glossaries_are_parsed_in_a_thread(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[tuple[str, threading.Thread]] = []
+
+    def record_threads(name: str) -> None:
+        function = getattr(deepl_glossaries, name)
+
+        def recorded(*values: object) -> object:
+            threads.append((name, threading.current_thread()))
+            return function(*values)
+
+        monkeypatch.setattr(deepl_glossaries, name, recorded)
+
+    for name in ("_terms", "_parsed", "_tsv"):
+        record_threads(name)
+    key = made_glossary(served)
+    dictionary = {**PAIR, "entries": "a\tb"}
+    served.ask("PATCH", f"/v3/glossaries/{key}", json={"dictionaries": [dictionary]})
+    served.ask("PUT", f"/v3/glossaries/{key}/dictionaries", json=dictionary)
+    served.ask("GET", f"/v3/glossaries/{key}/entries", params=PAIR)
+    served.ask("GET", f"/v2/glossaries/{key}/entries")
+    served.post("/v2/translate", text=["Apple"], **PAIR, glossary_id=key)
+
+    assert [name for name, _ in threads].count("_terms") == 3
+    assert {name for name, _ in threads} == {"_terms", "_parsed", "_tsv"}
+    assert threading.current_thread() not in {thread for _, thread in threads}
+
+
+def test_parallel_changes_of_a_glossary_are_all_kept(served: Served) -> None:
+    path = f"/v3/glossaries/{made_glossary(served)}"
+    changes = [{"dictionaries": [{**PAIR, "entries": f"dog {i}\tHund {i}"}]} for i in range(5)]
+
+    async def change_all() -> None:
+        async with served.client() as client:
+            await asyncio.gather(*[client.patch(path, json=change) for change in changes])
+
+    asyncio.run(change_all())
+
+    assert served.ask("GET", path).json()["dictionaries"][0]["entry_count"] == 2 + 5
+
+
+def test_a_store_that_fails_is_unavailable(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.app.state.store.close()
+
+    glossary = served.post("/v2/glossaries", **WORDS)
+    (document,) = documents(served, PAIR)
+
+    for response in (glossary, document):
+        assert "store cannot be used" in message(response, 503)
+    assert caplog.text.count("WARNING: temporary file: Cannot operate on a closed database") == 2
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(

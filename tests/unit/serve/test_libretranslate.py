@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.served import Serve, Served
 
+from transduce.search.config import SearchConfig
 from transduce.search.interruption import interruption_point
 from transduce.serve.batcher import Batcher
 from transduce.serve.settings import APIKey, ServerSettings
@@ -170,6 +171,16 @@ def test_alternatives_within_the_beam_leave_it(served: Served) -> None:
     served.post("/translate", **HELLO, alternatives=2)
 
     assert served.loud["en-de"].beams == [None]
+
+
+def test_the_beam_is_widened_by_direction(serve: Serve) -> None:
+    served = serve("en-de", "fr-de")
+    served.loud["fr-de"].search = SearchConfig(beam=1)
+
+    response = served.post("/translate", q="Oui.", source="fr", target="de", alternatives=2)
+
+    assert response.json()["alternatives"] == ["OUI. 2", "OUI. 3"]
+    assert served.loud["fr-de"].beams == [3]
 
 
 def test_a_thousand_alternatives_are_nineteen(served: Served) -> None:

@@ -155,6 +155,29 @@ def test_settings_name_suggestions(served: "Served") -> None:
     assert served.ask("GET", "/frontend/settings").json()["suggestions"] is True
 
 
+def test_a_suggestion_is_no_batch(serve: "Serve", store: Path) -> None:
+    served = serve(settings=ServerSettings(memory=store, req_limit=1, batch_limit=1))
+
+    assert served.post("/suggest", q="Yes.", s="Ja.", **PAIR).status_code == 200
+
+
+def test_a_memory_that_fails_is_logged_and_not_used(
+    served: "Served", store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.post("/suggest", q="A dog runs.", s="Ein Hund läuft.", **PAIR)
+    with sqlite3.connect(store) as database:
+        database.execute("DROP TABLE entries")
+
+    refused = served.post("/suggest", q="Yes.", s="Ja.", **PAIR)
+
+    assert translation(served, "A dog runs.") == "A DOG RUNS."
+    assert refused.status_code == 503
+    assert "correction was not stored" in refused.json()["error"]
+    assert f"WARNING: a correction was not stored: {store}: no such table" in caplog.text
+    assert f"WARNING: texts are translated without the memory: {store}: no such" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 GLOSSARY = {"name": "mine", "entries": "Apple\tApfel", "source_lang": "EN", "target_lang": "DE"}
 
 

@@ -1,5 +1,6 @@
 """The engine in JavaScript computes what torch computes."""
 
+import base64
 import hashlib
 import random
 import re
@@ -25,6 +26,7 @@ from transduce.inference.repetition import (
     is_noise,
     novel_log_prob,
 )
+from transduce.inference.translator import Translator
 from transduce.model.config import ModelConfig
 from transduce.model.trace import intermediate_results, trace
 from transduce.model.transformer import Transformer
@@ -334,6 +336,56 @@ answer(payload.texts.map((text) => splitSentences(text, payload.segmentation)));
         expected = [text[start:end] for start, end in sentence_spans(text)]
         assert [part["sentence"] for part in answer if part["sentence"]] == expected
         assert "".join(part["sentence"] + part["gap"] for part in answer) == text
+
+
+def test_sentences_are_spaced_as_the_script_of_their_translation():
+    script = """
+const { translateText } = await import(`${engine}/translator.js`);
+const { segmentation, texts } = payload;
+answer(texts.map(([text, translation]) => {
+  const translateLine = function* () { return { text: translation, alternatives: [] }; };
+  return translateText({ segmentation, translateLine }, text).next().value.text;
+}));
+"""
+    _, description = describe(tiny_bundle(), precision="float32")
+    texts = [
+        ["我来了。他走了。", "I go."],
+        ["我来了。他走了。", "行。"],
+        ["They go. He stays.", "C."],
+    ]
+    payload = {"texts": texts, "segmentation": description["segmentation"]}
+
+    assert run_node(script, payload) == ["I go. I go.", "行。行。", "C. C."]
+
+
+def test_long_sentences_fit_the_learned_positions():
+    bundle = tiny_bundle()
+    config = replace(bundle.model.config, positions="learned", max_positions=7)
+    bundle = replace(bundle, model=model_of(config))
+    weights, description = describe(bundle, precision="float32")
+    texts = ["a dog runs ein Hund a dog", "a dog", "runs"]
+    script = """
+const { loadTranslator } = await import(`${engine}/loading.js`);
+const { explore } = await import(`${engine}/exploration.js`);
+const bytes = new Uint8Array(Buffer.from(payload.weights, "base64"));
+const translator = await loadTranslator(payload.description, bytes, { fast: false });
+const last = (search) => {
+  let step = search.next();
+  while (!step.done) step = search.next();
+  return step.value;
+};
+answer(payload.texts.map((text) => ({
+  text: last(translator.translateLine(text, { retry: true })).text,
+  problem: last(explore(translator, text)).problem ?? "",
+})));
+"""
+    encoded = base64.b64encode(weights).decode()
+    answers = run_node(script, {"description": description, "weights": encoded, "texts": texts})
+
+    expected = Translator.from_bundle(bundle, engine="torch").translate(texts)
+    assert [answer["text"] for answer in answers] == [best.text for best in expected]
+    assert "above 6." in answers[0]["problem"]
+    assert answers[-1]["problem"] == ""
 
 
 def test_no_module_overrides_a_function_of_another():

@@ -148,21 +148,24 @@ class NativeEngine:
         if token_scores and not self._has_shortlist:
             return results
         pairs = [
-            (request.source, [id for id in best.ids if id != self._eos])
+            (request.source, best.ids)
             for request, (best, *_) in zip(requests, results, strict=True)
         ]
-        log_probs = self.score(pairs) if token_scores else [()] * len(pairs)
+        log_probs = self._forced_scores(pairs) if token_scores else [()] * len(pairs)
         return [
-            [replace(best, log_probs=exact[: len(best.ids)]), *others]
+            [replace(best, log_probs=exact), *others]
             for (best, *others), exact in zip(results, log_probs, strict=True)
         ]
 
     def score(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
         """Return the log-probability of each piece of each target and of its EOS."""
         check_sides(pairs, longest=self._longest)
+        return self._forced_scores([(source, (*target, self._eos)) for source, target in pairs])
+
+    def _forced_scores(self, pairs: Sequence[IdPair]) -> list[tuple[float, ...]]:
+        """Return the log-probability of each id of each target, which may lack EOS."""
         sentences = [
-            Sentence((*source, self._eos), len(target) + 1, prefix=(*target, self._eos))
-            for source, target in pairs
+            Sentence((*source, self._eos), len(target), prefix=target) for source, target in pairs
         ]
         results = self._run(sentences, 1, UNCONSTRAINED, whole_vocabulary=True)
         if not all(results):

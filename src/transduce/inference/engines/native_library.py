@@ -53,7 +53,7 @@ class Sentence(NamedTuple):
     limit: int
     """Maximum length of a translation in pieces, EOS included; at least 1."""
     prefix: Sequence[int] = ()
-    """Ids that every translation begins with; shorter than the limit, or as long with EOS last."""
+    """Ids that every translation begins with; at most as many as the limit."""
 
 
 class RawHypothesis(NamedTuple):

@@ -2,6 +2,7 @@
 // busy or unreachable, the request is retried after a pause.
 const INITIAL_DELAY_S = 1; // where the server sends no Retry-After; doubled on each attempt
 const MAX_DELAY_S = 30;
+const MAX_WAIT_S = 120; // of Retry-After; above it the server's message is shown instead
 
 export class RequestError extends Error {
   constructor(status, message) {
@@ -64,11 +65,11 @@ export const createRequester = (onStatus = () => {}) => {
       if (signal.aborted) return null;
       const { response, content } = result;
       if (response.ok && content !== null) return content;
-      if (response.status !== 429 && response.status !== 503) {
+      const retryAfter = Number.parseFloat(response.headers.get("Retry-After"));
+      if ((response.status !== 429 && response.status !== 503) || retryAfter > MAX_WAIT_S) {
         throw new RequestError(response.status,
           content?.error ?? `The server responded with status ${response.status}.`);
       }
-      const retryAfter = Number.parseFloat(response.headers.get("Retry-After"));
       await countDown(response.status === 429 ? "The server is busy." : "The server is not ready.",
         Number.isFinite(retryAfter) ? Math.max(retryAfter, 1) : delay, signal);
     }

@@ -102,7 +102,7 @@ export function* ablateHeads(translator, text, { attentions, query, position, sw
 }
 
 /** The words of a text and its ids with EOS, after the swap of two words. */
-function read({ tokenizer, languages }, text, { swap } = {}) {
+function read({ model, tokenizer, languages }, text, { swap } = {}) {
   const segmenter = new Intl.Segmenter(languageCode(languages.source), { granularity: "word" });
   const segments = Array.from(segmenter.segment(tidy(text)));
   const parts = segments.map(({ segment }) => segment);
@@ -114,8 +114,9 @@ function read({ tokenizer, languages }, text, { swap } = {}) {
   }
   const ids = tokenizer.encode(parts.join(""));
   if (!ids.length) return { problem: "Enter a sentence to see its numbers." };
-  if (ids.length > LONGEST) {
-    return { problem: `Choose a shorter sentence: this one has ${ids.length} pieces, above ${LONGEST}.` };
+  const longest = Math.min(LONGEST, model.longest - 1); // EOS has a position too
+  if (ids.length > longest) {
+    return { problem: `Choose a shorter sentence: this one has ${ids.length} pieces, above ${longest}.` };
   }
   return { words, source: [...ids, Tokenizer.EOS] };
 }
@@ -145,7 +146,7 @@ function* search(translator, source, { beam, switches = {} }) {
   const decoder = Object.keys(switches).length
     ? new SwitchedDecoder(model, source, switches)
     : new IncrementalDecoder(model, model.encode(source));
-  const limit = source.length - 1 + extra;
+  const limit = Math.min(source.length - 1 + extra, model.longest);
   const settings = { beam: beam ?? usual, alpha, limit, eos: Tokenizer.EOS, pad: model.pad };
   const run = beamSearch(decoder, settings);
   const steps = [];

@@ -9,6 +9,8 @@ const SENTENCE_END = new RegExp(
     `|${UNSPACED.source}`,
   "g",
 );
+const UNSPACED_SCRIPT =
+  /[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u{20000}-\u{3ffff}]/u;
 const LINE_END = /(\r\n|[\n\r\v\f\x85\u2028\u2029])/;
 const BULLET = /^\s*(?:(?:[-*•·▪‣–—>#|+]+|\d{1,3}\))\s+)?/;
 const OPENING = /^["'“”„«»‚‘’([{¿¡*_–—-]*[ \u00a0\u202f]?/;
@@ -32,6 +34,11 @@ export function splitSentences(text, segmentation) {
   return text
     .split(LINE_END)
     .flatMap((line, index) => (index % 2 ? { sentence: "", gap: line } : splitLine(line, rules)));
+}
+
+/** Whether a translation needs a space where its source, in a script without spaces, has none. */
+export function needsSpace(source, translation) {
+  return UNSPACED_SCRIPT.test(source) && !UNSPACED_SCRIPT.test(translation);
 }
 
 function splitLine(line, rules) {

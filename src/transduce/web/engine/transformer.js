@@ -36,6 +36,11 @@ export class Transformer {
     return this.config.vocab_size - 1;
   }
 
+  /** Maximum positions of a source or target, EOS included; sinusoids have no end. */
+  get longest() {
+    return this.positionTable?.rows ?? Infinity;
+  }
+
   /**
    * The logits of each target piece, given the source and the target before it.
    *

@@ -4,7 +4,7 @@ import { tidy } from "./corpus.js";
 import { IncrementalDecoder } from "./incremental_decoder.js";
 import { isImprovement, isNoise, NO_REPEAT, novelLogProb, repeatsItself } from "./repetition.js";
 import { beamSearch } from "./search.js";
-import { splitSentences } from "./sentences.js";
+import { needsSpace, splitSentences } from "./sentences.js";
 import { readTokenizer, Tokenizer } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
 
@@ -107,7 +107,7 @@ export class Translator {
     return beamSearch(new IncrementalDecoder(this.model, memory), {
       beam,
       alpha,
-      limit: ids.length + this.search.extra,
+      limit: Math.min(ids.length + this.search.extra, this.model.longest),
       eos: Tokenizer.EOS,
       pad: this.model.pad,
       noRepeat,
@@ -146,7 +146,7 @@ export function* translateText(translator, text, { beam, retry } = {}) {
   const options = { beam, retry, alternatives: single ? ALTERNATIVES : 0 };
   let translated = "";
   let alternatives = [];
-  for (const { sentence, gap } of sentences) {
+  for (const [index, { sentence, gap }] of sentences.entries()) {
     if (sentence) {
       const search = translator.translateLine(sentence, options);
       let step = search.next();
@@ -158,7 +158,9 @@ export function* translateText(translator, text, { beam, retry } = {}) {
       translated += step.value.text;
       alternatives = single ? step.value.alternatives : [];
     }
-    translated += gap;
+    const next = sentences[index + 1]?.sentence;
+    const glued = sentence && next && !gap && needsSpace(sentence + next, translated);
+    translated += glued ? " " : gap;
   }
   return { text: translated, alternatives };
 }
