@@ -133,7 +133,7 @@ def prepare_run(
             prepared = open_prepared(out)
         except ValueError as error:
             on_event(LogMessage(f"{describe_fault(error)}: preparing it again"))
-    if not has_begun(out):  # what a run of other settings measured
+    if not resume and not has_begun(out):  # what a run of other settings measured
         (out / MICRO_TOKENS_FILE).unlink(missing_ok=True)
     if prepared:
         on_event(LogMessage(f"the corpus is prepared already, in {out / 'prepared'}"))
