@@ -21,6 +21,7 @@ from zlib import crc32
 import regex
 
 from transduce.data.corpus import Pair
+from transduce.data.segmentation import UNSPACED_SCRIPTS
 
 PLACEHOLDERS: Final = tuple(map(chr, range(0xF0000, 0xF0010)))
 """Symbols of the vocabulary (private use, which no text has); a sentence has at most so many."""
@@ -32,7 +33,7 @@ _MAX_PATTERNS, _MAX_LENGTH = 50, 1000  # characters
 _UNMASKED_SHARE: Final = 8  # one pair in 8 stays as it is: the model also translates plain text
 _SYMBOL = re.compile(f"[{PLACEHOLDERS[0]}-{PLACEHOLDERS[-1]}]")
 # Scripts without spaces, and their punctuation: text after an address, not its end.
-_UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef"
+_UNSPACED = f"{UNSPACED_SCRIPTS}\u3000-\u303f\uff00-\uffef"
 _URL = rf"""[^\s<>"“”„«»{_UNSPACED}]*[^\s<>"“”„«».,;:!?)\]}}'…{_UNSPACED}]"""
 _WORD = r"0-9A-Za-z_\xc0-\u052f\u1e00-\u1fff"  # Latin, Greek, Cyrillic
 

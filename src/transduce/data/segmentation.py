@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 Span = tuple[int, int]
 """Start and end of a stretch of text, in characters."""
@@ -31,11 +32,13 @@ MASK = "\ufffc"
 MAX_SENTENCE_LENGTH = 5000
 """Maximum characters of a sentence."""
 
-# Thai to Tibetan, Burmese, Khmer, kana, Han.
-_UNSPACED = (
+UNSPACED_SCRIPTS: Final = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
+"""Letters of scripts without spaces between words, for a pattern's set: Thai to Tibetan, Burmese,
+Khmer, kana, Han."""
+
 _MARKS_END = 0x1F000  # above are no combining marks but variation selectors
 
 _CLOSE = "(?:[\"'”’»«“)\\]}*_]|[ \u00a0\u202f]»|\\[\\d{1,3}])*"
@@ -81,7 +84,7 @@ def word_spans(text: str) -> list[Span]:
 
 def has_unspaced_script(text: str) -> bool:
     """Whether a text has characters of a script without spaces between words."""
-    return re.search(f"[{_UNSPACED}]", text) is not None
+    return re.search(f"[{UNSPACED_SCRIPTS}]", text) is not None
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
@@ -189,5 +192,5 @@ def _word() -> re.Pattern[str]:
     starts = [codes[0], *(after for before, after in pairwise(codes) if after > before + 1)]
     ends = [*(before for before, after in pairwise(codes) if after > before + 1), codes[-1]]
     marks = "".join(f"{chr(a)}-{chr(b)}" for a, b in zip(starts, ends, strict=True))
-    letter = f"[^\\W{_UNSPACED}]"
-    return re.compile(f"{letter}(?:{letter}|[{marks}])*|[{_UNSPACED}][{marks}]*|[^\\w\\s]")
+    letter = f"[^\\W{UNSPACED_SCRIPTS}]"
+    return re.compile(f"{letter}(?:{letter}|[{marks}])*|[{UNSPACED_SCRIPTS}][{marks}]*|[^\\w\\s]")

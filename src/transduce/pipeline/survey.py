@@ -348,8 +348,10 @@ def corpus_sha256(recipe: Recipe) -> dict[str, str]:
     """Return the SHA-256 of every file of a recipe's corpus, by name; a second one gets " (2)"."""
     names, labelled = recipe.data.files, dict[str, Path]()
     for name, path in zip(names, recipe.data.paths(names), strict=True):
-        labels = (_label(name) + f" ({number})" * (number > 1) for number in itertools.count(1))
-        next(label for label in labels if labelled.setdefault(label, path) == path)
+        label, number = _label(name), 1
+        while labelled.setdefault(label, path) != path:
+            number += 1
+            label = f"{_label(name)} ({number})"
     return {label: sha256(path) for label, path in labelled.items()}
 
 
