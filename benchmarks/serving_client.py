@@ -1,15 +1,17 @@
-"""Concurrent clients on plain sockets, cheap enough to share two cores with the server.
+"""Clients on plain sockets, cheap enough to share two cores with the server.
 
     .venv/bin/python benchmarks/serving_client.py < job.json > result.json
 
 A job: port, clients, requests, texts (sent in turn), source, target, pid (of the process whose
 memory is read), memory_at (numbers of responses after which it is read). A result: status,
 translation ("" without a response) and seconds of each request; total seconds; resident memory in
-KiB; the number of incomplete responses.
+KiB; the number of incomplete responses. A single client does without asyncio, whose time would
+count as the server's.
 """
 
 import asyncio
 import json
+import socket
 import sys
 import time
 from pathlib import Path
@@ -40,10 +42,10 @@ class ClientResult(TypedDict):
     broken_responses: int
 
 
-async def send_all(job: Job) -> ClientResult:
-    """Send requests from all clients, one at a time each, until all are sent or the server ends."""
+def empty_result(job: Job) -> ClientResult:
+    """Make the result of a job of which nothing is sent."""
     number = job["requests"]
-    result: ClientResult = {
+    return {
         "statuses": [0] * number,
         "translations": [""] * number,
         "seconds": [0.0] * number,
@@ -51,6 +53,31 @@ async def send_all(job: Job) -> ClientResult:
         "memory_kib": [],
         "broken_responses": 0,
     }
+
+
+def send_alone(job: Job) -> ClientResult:
+    """Send requests from a single client, one after the other."""
+    result, begun = empty_result(job), time.perf_counter()
+    with (
+        socket.create_connection(("127.0.0.1", job["port"])) as connection,
+        connection.makefile("rb") as stream,
+    ):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for position in range(job["requests"]):
+            request, started = request_bytes(job, position), time.perf_counter()
+            connection.sendall(request)
+            head = b"".join(iter(stream.readline, b"\r\n")).lower()
+            body = stream.read(int(head.split(b"content-length: ")[1].split()[0]))
+            result["seconds"][position] = time.perf_counter() - started
+            result["statuses"][position] = int(head.split(b" ", 2)[1])
+            result["translations"][position] = json.loads(body).get("translatedText", "")
+    result["total_seconds"] = time.perf_counter() - begun
+    return result
+
+
+async def send_all(job: Job) -> ClientResult:
+    """Send requests from all clients, one at a time each, until all are sent or the server ends."""
+    number, result = job["requests"], empty_result(job)
     request_numbers = iter(range(number))
     response_counts = iter(range(1, number + 1))
 
@@ -106,4 +133,6 @@ def resident_kib(pid: int) -> int:
 
 
 if __name__ == "__main__":
-    json.dump(asyncio.run(send_all(json.load(sys.stdin))), sys.stdout)
+    job: Job = json.load(sys.stdin)
+    result = send_alone(job) if job["clients"] == 1 else asyncio.run(send_all(job))
+    json.dump(result, sys.stdout)

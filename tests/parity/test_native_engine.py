@@ -142,6 +142,23 @@ def test_a_translation_does_not_depend_on_its_batch(int8: bool, beam: int, corpu
     assert [engine.search([request], config)[0] for request in batch] == together
 
 
+@pytest.mark.parametrize("int8", [False, pytest.param(True, marks=needs_int8)])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_two_threads_compute_a_sentence_as_one_does(
+    int8: bool, beam: int, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    bundle = make_bundle(corpus, d_model=512, d_ff=5600)  # large enough for two threads
+    engine = NativeEngine(bundle.weights.to_numpy(), int8=int8)
+    config = SearchConfig(beam=beam)
+
+    def search(threads: int) -> list[list[Hypothesis]]:
+        monkeypatch.setattr(engine, "threads", threads)
+        batch = requests(10, corpus.tokenizer.vocab_size)
+        return [engine.search([request], config)[0] for request in batch]
+
+    assert search(2) == search(1)
+
+
 def test_long_sentences_are_searched_in_small_groups(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ):

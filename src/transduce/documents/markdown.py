@@ -20,8 +20,10 @@ from transduce.documents.document import Part, Slot
 from transduce.documents.fragment import TagItem, TagItems
 from transduce.documents.html import visible_text
 
-# A rule (---) has an empty line after it.
-_FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?!\s*\n)(?:.*\n)*?\1[ \t]*(?:\r?\n|\Z)")
+# A rule (---) has an empty line after it. YAML may also end with "...".
+_FRONT_MATTER = re.compile(
+    r"(?:(---)|\+\+\+)[ \t]*\r?\n(?!\s*\n)(?:.*\n)*?(?(1)(?:---|\.\.\.)|\+\+\+)[ \t]*(?:\r?\n|\Z)"
+)
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]+")
 _END = r"(?:\r\n|\r|\n)[ \t>]*"  # of a line, and what a quotation has before the next
 # Repetitions are bounded or possessive, so that the time is linear.

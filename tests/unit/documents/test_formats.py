@@ -212,6 +212,7 @@ TIMING = "00:00:01,000 --> 00:00:02,000"
         (f"{TIMING}\na\n{TIMING}\n2\n{TIMING}\nb\n", ["a", "b"]),
         (f"1\n{TIMING}\na\n\nb\n2\n{TIMING}\nc\n", ["a", "b", "c"]),
         (f"intro\n{TIMING}\na\n\ntitle\n{TIMING}\nb\n{TIMING}\nc\n", ["a", "b", "c"]),
+        (f"WEBVTT\nKind: captions\n{TIMING}\na\n{TIMING}\nb\n", ["a", "b"]),
     ],
 )
 def test_cues_need_no_empty_line_between_them(content: str, cues: list[str]):

@@ -358,6 +358,17 @@ answer(texts.map(([text, translation]) => {
     assert run_node(script, payload) == ["I go. I go.", "行。行。", "C. C."]
 
 
+def test_parts_of_a_sentence_are_joined_by_spaces_where_the_script_has_them():
+    parts = [["Er geht", "", "schnell."], ["我来", "了。"], ["我来", "A", "B", "了"], [""]]
+    script = """
+const { joinParts } = await import(`${engine}/sentences.js`);
+answer(payload.map(joinParts));
+"""
+    joined = run_node(script, parts)
+
+    assert joined == ["Er geht schnell.", "我来了。", "我来 A B 了", ""]
+
+
 def test_long_sentences_fit_the_learned_positions():
     bundle = tiny_bundle()
     config = replace(bundle.model.config, positions="learned", max_positions=7)

@@ -32,6 +32,10 @@ constexpr int64_t BLOCK = 2;
 constexpr int ROWS = 5;
 #endif
 constexpr int64_t TILE = 16;  // rows of a tile of AMX
+constexpr int64_t LEAST_SHARED = 1 << 17;  // multiplications of a product that two threads share
+// Bytes that a step reads, from which two threads compute a sentence. The search of fewer is over
+// before the second thread has started on another core.
+constexpr int64_t LEAST_READ = 16 << 20;
 constexpr float EPSILON = 1e-5f;  // of the layer normalisation
 constexpr float INFINITE = std::numeric_limits<float>::infinity();
 
@@ -139,6 +143,8 @@ struct Matrix {
     Buffer<float> scales;
     Buffer<int32_t> corrections;  // minus 128 times the sum of the bytes of an output
     Buffer<float> bias;
+
+    int64_t size() const { return int64_t(bytes.size() + weights.size() * sizeof(float)); }
 
     int64_t width(int64_t block) const { return std::min(BLOCK * LANES, padded_outputs - block); }
 
@@ -395,20 +401,107 @@ inline void multiply_rows(const Matrix &m, const float *x, const Bytes &bytes, i
 
 // y = activation(x W' + b), or added to y. Rows of x are contiguous; rows of y have room for the
 // padded outputs.
-void multiply(const Matrix &m, const float *x, int64_t rows, float *y, int64_t stride, Bytes &bytes,
-              Activation activation = NONE, bool add = false) {
-    if (!m.bytes.empty()) quantize(x, rows, m.inputs, bytes);
-    Destination out{y, stride, activation, add};
-    int64_t tiled = tiled_rows(m, rows);
-    for (int64_t block = 0; block < m.padded_outputs; block += BLOCK * LANES) {
-        int64_t vectors = m.width(block) / LANES;
-        multiply_tiles(m, bytes, tiled, block, out);
-        if (vectors == 4) multiply_rows<ROWS, 4>(m, x, bytes, tiled, rows, block, out);
-        else if (vectors == 3) multiply_rows<ROWS, 3>(m, x, bytes, tiled, rows, block, out);
-        else if (vectors == 2) multiply_rows<ROWS, 2>(m, x, bytes, tiled, rows, block, out);
-        else multiply_rows<ROWS, 1>(m, x, bytes, tiled, rows, block, out);
+struct Product {
+    const Matrix &matrix;
+    const float *x;
+    const Bytes &bytes;  // of x, for a matrix in int8
+    int64_t rows;
+    Destination out;
+
+    static constexpr int64_t WIDTH = BLOCK * LANES;
+
+    int64_t blocks() const { return (matrix.padded_outputs + WIDTH - 1) / WIDTH; }
+
+    // Compute the blocks of outputs from `first` up to `last`.
+    void compute(int64_t first, int64_t last) const {
+        const Matrix &m = matrix;
+        int64_t tiled = tiled_rows(m, rows);
+        for (int64_t number = first; number < last; number++) {
+            int64_t block = number * WIDTH, vectors = m.width(block) / LANES;
+            multiply_tiles(m, bytes, tiled, block, out);
+            if (vectors == 4) multiply_rows<ROWS, 4>(m, x, bytes, tiled, rows, block, out);
+            else if (vectors == 3) multiply_rows<ROWS, 3>(m, x, bytes, tiled, rows, block, out);
+            else if (vectors == 2) multiply_rows<ROWS, 2>(m, x, bytes, tiled, rows, block, out);
+            else multiply_rows<ROWS, 1>(m, x, bytes, tiled, rows, block, out);
+        }
     }
-}
+};
+
+// A second thread for the large products of a group that is alone. Both threads take parts of a
+// product until none is left, the caller from the first on and the helper from the last, so that
+// each has the weights of its parts in its own caches at the next step.
+class Helper {
+public:
+    Helper() : thread([this] { help(); }) {}
+
+    ~Helper() {
+        state = STOPPED;
+        thread.join();
+    }
+
+    void compute(const Product &given) {
+        product = &given;
+        finished = 0;
+        int64_t parts = parts_of(given), own = 0;
+        uint64_t round = (state | PARTS_MASK) + 1;
+        state = round + uint64_t(parts);
+        for (; take(round); own++) compute_part(own);
+        for (int spins = 0; finished < parts - own;) wait(spins);
+    }
+
+private:
+    // The number of the product in the high bits, and how many parts are left in the low ones.
+    static constexpr uint64_t PARTS_MASK = 15, STOPPED = ~uint64_t(0);
+    static constexpr int64_t MAX_PARTS = 8;
+    std::atomic<uint64_t> state{0};
+    std::atomic<int64_t> finished{0};  // parts, by the helper
+    const Product *product = nullptr;  // only read by a thread that has taken a part
+    std::thread thread;                // last, as it uses the others
+
+    static int64_t parts_of(const Product &product) {
+        return std::min(MAX_PARTS, product.blocks());
+    }
+
+    void compute_part(int64_t part) const {
+        int64_t blocks = product->blocks(), parts = parts_of(*product);
+        product->compute(blocks * part / parts, blocks * (part + 1) / parts);
+    }
+
+    // Take a part of the round's product; false if none is left, or the round is over.
+    bool take(uint64_t round) {
+        uint64_t seen = state;
+        while (seen > round && seen <= round + MAX_PARTS)
+            if (state.compare_exchange_weak(seen, seen - 1)) return true;
+        return false;
+    }
+
+    void help() {
+        Tiles tiles;
+        uint64_t round = 0;
+        for (int spins = 0;;) {
+            uint64_t seen = state;
+            if (seen == STOPPED) return;
+            if ((seen & ~PARTS_MASK) == round) {
+                wait(spins);
+                continue;
+            }
+            round = seen & ~PARTS_MASK, spins = 0;
+            for (int64_t own = 0; take(round); own++) {
+                compute_part(parts_of(*product) - 1 - own);
+                finished++;
+            }
+        }
+    }
+
+    // Wait for the other thread: busily for some microseconds, then letting other threads run.
+    static void wait(int &spins) {
+        if (spins == 100) return std::this_thread::yield();
+        spins++;
+#ifdef __AVX2__
+        _mm_pause();
+#endif
+    }
+};
 
 struct Norm {
     Buffer<float> gain, offset;
@@ -483,6 +576,14 @@ struct Model {
             (decodes ? decoder : encoder).push_back(std::move(layer));
         }
         if (shape.pre_norm) last = {norm(), norm()};
+    }
+
+    // Bytes of weights that a step of the decoder reads.
+    int64_t step_size() const {
+        int64_t size = output[0].size();
+        for (const Layer &layer : decoder)
+            for (const Matrix &map : layer.maps) size += map.size();
+        return size;
     }
 };
 
@@ -572,7 +673,8 @@ struct Memory {
 // Translates one group of sentences at a time.
 class Worker {
 public:
-    explicit Worker(const Call &call) : call(call), model(*call.model), shape(model.shape) {}
+    Worker(const Call &call, Helper *helper)
+        : call(call), model(*call.model), shape(model.shape), helper(helper) {}
 
     void run(int64_t group) {
         start = call.groups[group], sentences = call.groups[group + 1] - start;
@@ -585,6 +687,7 @@ private:
     const Call &call;
     const Model &model;
     const Shape &shape;
+    Helper *const helper;  // or null
     const float scale = 1.0f / std::sqrt(float(shape.d_k));  // of attention's scores
     int64_t start = 0, sentences = 0, slots_used = 0;
     Bytes bytes;
@@ -619,13 +722,21 @@ private:
         if (!shape.pre_norm) norm(x.data(), x.data(), rows, shape.d_model);
     }
 
+    void multiply(const Matrix &map, const float *from, int64_t rows, float *to, int64_t stride,
+                  Activation activation = NONE, bool add = false) {
+        if (!map.bytes.empty()) quantize(from, rows, map.inputs, bytes);
+        Product product{map, from, bytes, rows, {to, stride, activation, add}};
+        if (helper && rows * map.inputs * map.outputs >= LEAST_SHARED) helper->compute(product);
+        else product.compute(0, product.blocks());
+    }
+
     void add(const Matrix &map, const float *from, int64_t rows) {
-        multiply(map, from, rows, x.data(), shape.d_model, bytes, NONE, true);
+        multiply(map, from, rows, x.data(), shape.d_model, NONE, true);
     }
 
     void feed_forward(const Layer &layer, const Norm &norm, int64_t rows) {
         float *inner = at_least(hidden, rows * shape.d_ff);
-        multiply(layer.maps[INNER], before(norm, rows), rows, inner, shape.d_ff, bytes,
+        multiply(layer.maps[INNER], before(norm, rows), rows, inner, shape.d_ff,
                  Activation(shape.activation));
         add(layer.maps[OUTER], inner, rows);
         after(norm, rows);
@@ -650,7 +761,7 @@ private:
         at_least(scores, std::max(most, padded(call.capacity, LANES) * shape.heads));
         for (const Layer &layer : model.encoder) {
             float *all = at_least(projected, rows * all_width);
-            multiply(layer.maps[SELF], before(layer.norms[0], rows), rows, all, all_width, bytes);
+            multiply(layer.maps[SELF], before(layer.norms[0], rows), rows, all, all_width);
             float *out = at_least(context, rows * shape.values());
             float *transposed = at_least(scratch, most * keys_width);
             for (int64_t s = 0; s < sentences; s++) {
@@ -676,7 +787,7 @@ private:
         for (size_t number = 0; number < model.decoder.size(); number++) {
             int64_t both = keys_width + shape.values();
             float *all = at_least(projected, rows * both);
-            multiply(model.decoder[number].maps[MEMORY], x.data(), rows, all, both, bytes);
+            multiply(model.decoder[number].maps[MEMORY], x.data(), rows, all, both);
             float *to_keys = at_least(memory_keys[number], memory_size * keys_width);
             float *to_values = at_least(memory_values[number], memory_size * shape.values());
             for (int64_t s = 0; s < sentences; s++) {
@@ -749,7 +860,7 @@ private:
         for (size_t number = 0; number < model.decoder.size(); number++) {
             const Layer &layer = model.decoder[number];
             float *all = at_least(projected, rows * all_width);
-            multiply(layer.maps[SELF], before(layer.norms[0], rows), rows, all, all_width, bytes);
+            multiply(layer.maps[SELF], before(layer.norms[0], rows), rows, all, all_width);
             append(keys[number], all + keys_width, all_width, keys_width, first_slot);
             append(values[number], all + 2 * keys_width, all_width, values_width, first_slot);
             self_attention(int64_t(number), rows, step);
@@ -757,8 +868,7 @@ private:
             after(layer.norms[0], rows);
 
             float *queries = at_least(projected, rows * keys_width);
-            multiply(layer.maps[QUERY], before(layer.norms[1], rows), rows, queries, keys_width,
-                     bytes);
+            multiply(layer.maps[QUERY], before(layer.norms[1], rows), rows, queries, keys_width);
             for (int64_t row = 0; row < rows; row++) {
                 const Memory &memory = memories[beams[row].sentence];
                 const float *key = memory_keys[number].data() + memory.first * keys_width;
@@ -776,7 +886,7 @@ private:
         }
         if (shape.pre_norm) model.last[1](x.data(), x.data(), rows, width);
         multiply(output, x.data(), rows, at_least(logits, rows * output.padded_outputs),
-                 output.padded_outputs, bytes);
+                 output.padded_outputs);
     }
 
     // Mark the pieces that a sentence may use.
@@ -1002,20 +1112,23 @@ EXPORTED int search(const void *model, int64_t threads, int64_t groups, const in
               no_repeat, eos, pad, capacity, ids, lengths, log_probs};
     std::atomic<int64_t> next{0};
     std::atomic<int> failed{0};
-    auto work = [&] {
+    auto work = [&](Helper *helper) {
         try {
-            Worker worker(call);
+            Worker worker(call, helper);
             for (int64_t group; (group = next++) < groups && !failed;) worker.run(group);
         } catch (const std::exception &) {
             failed = 1;
         }
     };
     std::vector<std::thread> others;
+    std::unique_ptr<Helper> helper;
     try {
-        for (int64_t i = 1; i < std::min(threads, groups); i++) others.emplace_back(work);
+        if (groups == 1 && threads > 1 && call.model->step_size() >= LEAST_READ)
+            helper = std::make_unique<Helper>();
+        for (int64_t i = 1; i < std::min(threads, groups); i++) others.emplace_back(work, nullptr);
     } catch (const std::exception &) {  // fewer threads, then
     }
-    work();
+    work(helper.get());
     for (std::thread &thread : others) thread.join();
     return failed;
 }

@@ -128,7 +128,7 @@ class NativeModel:
         threads: int,
         whole_vocabulary: bool = False,
     ) -> list[list[list[RawHypothesis]]]:
-        """Translate groups of sentences; each is computed by one thread.
+        """Translate groups of sentences; each is computed by one thread, or a lone one by two.
 
         Args:
             groups: a group's sentences share each step, and should be of similar length.

@@ -41,6 +41,15 @@ export function needsSpace(source, translation) {
   return UNSPACED_SCRIPT.test(source) && !UNSPACED_SCRIPT.test(translation);
 }
 
+/** Join the translations of a sentence's parts: by spaces, but in a script without them. */
+export function joinParts(parts) {
+  const texts = parts.filter(Boolean);
+  const spaces = texts.map((text, index) =>
+    index && !(UNSPACED_SCRIPT.test(texts[index - 1]) && UNSPACED_SCRIPT.test(text)) ? " " : "",
+  );
+  return texts.map((text, index) => spaces[index] + text).join("");
+}
+
 function splitLine(line, rules) {
   const [bullet] = line.match(BULLET);
   const parts = [{ sentence: "", gap: bullet }];

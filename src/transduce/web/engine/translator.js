@@ -4,7 +4,7 @@ import { tidy } from "./corpus.js";
 import { IncrementalDecoder } from "./incremental_decoder.js";
 import { isImprovement, isNoise, NO_REPEAT, novelLogProb, repeatsItself } from "./repetition.js";
 import { beamSearch } from "./search.js";
-import { needsSpace, splitSentences } from "./sentences.js";
+import { joinParts, needsSpace, splitSentences } from "./sentences.js";
 import { readTokenizer, Tokenizer } from "./tokenizer.js";
 import { Transformer } from "./transformer.js";
 
@@ -45,7 +45,7 @@ export class Translator {
     for (const part of parts) {
       const hypotheses = yield* this.#searchPart(part, { beam, alpha, before, retry });
       combinations = combine(combinations, hypotheses, 1 + alternatives);
-      before = `${this.#text(combinations[0])} `;
+      before = this.#text(combinations[0]);
     }
     const [best, ...others] = combinations;
     const ids = best.hypotheses.flatMap((hypothesis) => hypothesis.ids);
@@ -92,7 +92,7 @@ export class Translator {
     for (;;) {
       const { done, value } = search.next();
       if (done) return value;
-      yield () => before + this.tokenizer.decode(value.beams[0].ids);
+      yield () => joinParts([before, this.tokenizer.decode(value.beams[0].ids)]);
     }
   }
 
@@ -115,7 +115,7 @@ export class Translator {
   }
 
   #text({ hypotheses }) {
-    return hypotheses.map(({ ids }) => this.tokenizer.decode(ids).trim()).filter(Boolean).join(" ");
+    return joinParts(hypotheses.map(({ ids }) => this.tokenizer.decode(ids).trim()));
   }
 }
 
