@@ -117,9 +117,9 @@ def parse_subtitles(name: str, text: str) -> Iterator[str | Slot]:
     for blank, group in groupby(split_lines(text), key=lambda line: not line.text.strip()):
         lines = list(group)
         if blank or _NON_CUE.match(lines[0].text):
-            is_header = lines[0].text.startswith("WEBVTT")  # a cue may follow it at once
-            timings = (i for i, line in enumerate(lines) if is_header and _is_timing(line))
-            end = next(timings, len(lines))
+            end = len(lines)
+            if lines[0].text.startswith("WEBVTT"):  # a cue may follow it at once
+                end = next((i for i, line in enumerate(lines) if _is_timing(line)), end)
             yield "".join(line.raw for line in lines[:end])
             lines = lines[end:]
         for block in _split_cues(lines) if lines else ():
