@@ -15,7 +15,7 @@
 # make notebooks    run the notebooks, and write their outputs into them (minutes)
 # make mutations    break the line behind each claim of the paper; its test must fail (minutes)
 # make check        check format, lint, types, import layers, doctests (make fix repairs the first two)
-# make clean        remove everything that these commands created, except runs/ and data/
+# make clean        remove what these commands created here, except runs/ and data/
 #
 # Each target creates .venv if necessary and installs the versions pinned in constraints.txt.
 #   PYTHON        interpreter to create .venv with (3.11 or newer):  make demo PYTHON=python3.12

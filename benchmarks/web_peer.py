@@ -48,10 +48,10 @@ EXTRA = 4  # length limit above the source's: random weights never end a transla
 LOAD_PAGE = """
 async ([sources, extra]) => {
   const script = document.getElementById("engine").textContent;
-  const make = new Function("self", `${script}; return { fetchParts, loadTranslator };`);
+  const make = new Function("self", `${script}; return { fetchWeights, loadTranslator };`);
   const engine = make({ postMessage() {} });
   const description = JSON.parse(document.getElementById("description").textContent);
-  const bytes = await engine.fetchParts(description.weights, location.href, () => {});
+  const bytes = await engine.fetchWeights(description.weights, location.href, () => {});
   const translator = await engine.loadTranslator(description, bytes);
   translator.search.extra = extra;
   window.translate = (ids) => {

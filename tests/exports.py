@@ -77,10 +77,12 @@ def bundle_of(config: ModelConfig, tokenizer: Tokenizer) -> Bundle:
 
 
 def one_vocabulary(
-    *, byte_fallback: bool = False, kind: Literal["bpe", "char"] = "bpe"
+    *, byte_fallback: bool = False, kind: Literal["bpe", "char"] = "bpe", lower_case: bool = False
 ) -> Tokenizer:
     size = CONFIG.vocab_size + (256 if byte_fallback else 0)
-    config = TokenizerConfig(kind=kind, vocab_size=size, byte_fallback=byte_fallback)
+    config = TokenizerConfig(
+        kind=kind, vocab_size=size, byte_fallback=byte_fallback, lower_case=lower_case
+    )
     return Tokenizer.train((*ENGLISH, *GERMAN), config)
 
 

@@ -278,7 +278,7 @@ def _read(recipe: str | Path, *, seen: tuple[Path, ...]) -> Table:
     path = _find(recipe)
     try:
         with naming(path):
-            table: Table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table: Table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text, as a recipe must be") from None
     except RecursionError:
@@ -380,14 +380,20 @@ def _from_overrides(overrides: Sequence[str]) -> Table:
         if not dot:
             table[section] = text.strip()
             continue
-        value = _parsed(text.strip())
+        text = text.strip()
+        value = _parsed(text)
         kind = get_type_hints(_SECTIONS[section]).get(name) if section in _SECTIONS else None
         if kind is str and not isinstance(value, str):
-            value = text.strip()  # a folder may be called 2024
+            value = text  # a folder may be called 2024
         if kind is float and isinstance(value, str):
             with suppress(ValueError):  # TOML wants a digit before the point, people may not
                 value = float(value)
         if get_origin(kind) is tuple and isinstance(value, str):
+            if text.startswith("[") and text.endswith("]"):  # the shell took the quotes, say
+                raise ValueError(
+                    f"{key} is not a list in TOML: {text}; put each text in single quotes and the "
+                    f"setting in double ones, as \"{key}=['a', 'b']\""
+                )
             value = [value]  # one TSV file, or one tracker
         part = table.setdefault(section, {})
         if not isinstance(part, dict):

@@ -122,6 +122,21 @@ def test_the_weights_are_checked_over_plain_http_too(
     expect(open_page(address).get_by_role("alert")).to_contain_text("damaged or incomplete")
 
 
+def test_what_the_browser_kept_of_an_unfinished_upload_is_fetched_anew(
+    folder_address: str, tmp_path: Path, open_page: Open
+):
+    (part,) = (tmp_path / "site").glob("weights-*.bin")
+    weights = part.read_bytes()
+    part.write_bytes(weights[:-100])
+    page = open_page(folder_address)
+    expect(page.get_by_role("alert")).to_contain_text("damaged or incomplete")
+
+    part.write_bytes(weights)
+    page.goto(folder_address)
+
+    assert translate_in(page, SENTENCES[0])
+
+
 def test_a_missing_part_is_named(folder_address: str, tmp_path: Path, open_page: Open):
     (part,) = (tmp_path / "site").glob("weights-*.bin")
     part.unlink()

@@ -61,6 +61,25 @@ def test_what_is_typed_is_translated(open_page: Open, address: str):
     expect(page.locator("#count")).to_have_text(f"{len(SENTENCE)} / 500")
 
 
+def test_the_delay_of_typing_can_be_zero(open_page: Open, address: str):
+    page = open_page(address)
+    page.add_init_script(
+        "window.delays = []; const start = setTimeout;"
+        "window.setTimeout = (work, delay, ...rest) => {"
+        "  delays.push(delay); return start(work, delay, ...rest); };"
+    )
+    settings = {"frontendTimeout": 0, "filesTranslation": False, "suggestions": False}
+    page.route("**/frontend/settings", lambda route: route.fulfill(json=settings))
+    with page.expect_response("**/frontend/settings"):
+        page.reload()
+    expect(page.locator(".word").first).to_be_visible()
+
+    page.get_by_label("Text to translate").fill(SENTENCE)
+
+    shows(page, translation(page, address)["text"])
+    assert page.evaluate("delays.includes(0)")
+
+
 def test_the_first_visit_shows_an_example(open_page: Open, address: str):
     page = open_page(address)
 
@@ -110,6 +129,27 @@ def test_a_file_is_translated_and_downloaded(open_page: Open, address: str, tmp_
 
     assert download.value.suggested_filename == "letter_de.txt"
     assert Path(download.value.path()).read_text() == translation(page, address)["text"]
+
+
+def test_a_file_that_has_to_wait_is_shown_as_in_translation(
+    open_page: Open, address: str, tmp_path: Path
+):
+    routes: list[Route] = []
+
+    def refuse_first(route: "Route") -> None:
+        routes.append(route)  # the second is not answered
+        if len(routes) == 1:
+            route.fulfill(status=429, headers={"Retry-After": "1"}, json={"error": "Slowdown"})
+
+    page = open_page(address)
+    page.locator("#file:visible").wait_for()
+    page.route("**/translate_file", refuse_first)
+    (tmp_path / "letter.txt").write_text(SENTENCE)
+
+    page.locator("#file-input").set_input_files(tmp_path / "letter.txt")
+
+    expect(page.locator("#file-state")).to_contain_text("Retrying")
+    expect(page.locator("#file-state")).to_have_text("Translating letter.txt…")
 
 
 def test_a_file_of_another_format_is_refused_by_name(open_page: Open, address: str, tmp_path: Path):

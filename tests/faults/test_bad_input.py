@@ -1,6 +1,7 @@
 """A person's mistake gets one line that says what to change, exit code 2, and nothing is lost."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from tests.conftest import SMALL, CommandResult, Run, Transduce, in_a_process, refuses, write_corpus
 
 from transduce.evaluation.metrics import bleu_tokenizer
+from transduce.memory.store import TranslationMemory
 
 BROKEN = Path("/proc/self/mem")
 """Its first page cannot be read: EIO, as from a failing disk."""
@@ -89,6 +91,26 @@ def test_a_line_that_is_not_utf8_is_dropped_and_counted_where_that_is_asked_for(
 
     assert result.code == 0, result.err
     assert "kept 499 pairs; dropped 1 (not UTF-8: 1, such as line 31)" in result.err
+
+
+@pytest.mark.parametrize("command", ["check", "prepare", "train", "corpus"])
+def test_a_name_that_is_not_utf8_is_refused_before_anything_is_read(
+    transduce: Transduce, corpus: Path, command: str
+):
+    name = os.fsdecode(b"tr\xe4in.src")
+    files = ("--source", corpus / name, "--target", corpus / "train.rev")
+    words = (command, *files, "--out", corpus / "run")
+    if command == "check":
+        words = (command, *files)
+    if command == "corpus":
+        codes = ("--source-lang", "a", "--target-lang", "b")
+        source = f"{corpus / name},{corpus / 'train.rev'}"
+        words = ("corpus", "build", source, *codes, "--out", corpus / "run")
+
+    result = transduce(*words)
+
+    refuses(result, r"tr\udce4in.src", "the file's name is not UTF-8: rename it")
+    assert not (corpus / "run").exists()
 
 
 def test_an_empty_corpus_is_refused(transduce: Transduce, corpus: Path):
@@ -377,6 +399,21 @@ def test_an_output_that_cannot_be_written_is_named(run: Run, transduce: Transduc
     result = transduce("translate", run.folder, "-o", tmp_path / "no" / "out", stdin=b"1\n")
 
     refuses(result, tmp_path / "no")
+
+
+@pytest.mark.parametrize("words", [("augment", "model", "-i"), ("memory", "export")])
+def test_an_output_that_is_the_input_is_refused(
+    transduce: Transduce, tmp_path: Path, words: tuple[str, ...]
+):
+    TranslationMemory(tmp_path / "input").close()
+    (tmp_path / "link").symlink_to("input")
+    before = held(tmp_path)
+
+    result = transduce(*words, tmp_path / "input", "-o", tmp_path / "link")
+
+    refuses(result, f"--output {tmp_path / 'link'} would replace one of its inputs: name another")
+    assert held(tmp_path) == before
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_a_beam_of_none_is_refused_even_without_input(run: Run, transduce: Transduce):

@@ -33,6 +33,13 @@ def test_a_missing_file_is_named(transduce: Transduce, corpus: Path):
     refuses(check(transduce, corpus), corpus / "train.de", "does not exist")
 
 
+def test_a_header_alone_is_nothing_to_check(transduce: Transduce, corpus: Path):
+    for name in ("train.en", "train.de"):
+        (corpus / name).write_text("source\n" if name.endswith("en") else "target\n")
+
+    refuses(check(transduce, corpus), "train.en", "no line to read but a header")
+
+
 def test_no_corpus_is_nothing_to_check(transduce: Transduce):
     refuses(transduce("check"), "there is no corpus")
 

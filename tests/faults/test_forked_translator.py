@@ -7,9 +7,17 @@ import sys
 import pytest
 from tests.conftest import Run
 
+from transduce.inference.engines.native_library import load_search
 from transduce.inference.translator import Translator
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
+
+NATIVE = pytest.param(
+    "native",
+    marks=pytest.mark.skipif(
+        load_search().library is None, reason=f"no native engine: {load_search().reason}"
+    ),
+)
 
 FORK = """
 import os, sys
@@ -27,12 +35,40 @@ if not child:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
+FORK_NATIVE = """
+import os, sys
+from transduce import Translator
+from transduce.inference.engines import native_engine
+
+native_engine.available_threads = lambda: 4
+counts = []
+search = native_engine.NativeModel.search
+native_engine.NativeModel.search = lambda *parts, threads, **options: (
+    counts.append(threads) or search(*parts, threads=threads, **options)
+)
+translator = Translator.load(sys.argv[1], engine="native")
+child = os.fork()
+translator.translate("1 2 3")
+if not child:
+    sys.exit(0 if counts == [1] else 3)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if counts == [4] else 4)
+"""
+
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
 @pytest.mark.parametrize("load_again", ["yes", "no"])
-@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2", NATIVE])
 def test_a_forked_child_translates_the_same_and_exits(engine: str, load_again: str, run: Run):
     command = [sys.executable, "-c", FORK, str(run.folder), engine, load_again]
+
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.skipif(load_search().library is None, reason="no native engine")
+def test_a_forked_child_computes_with_one_thread(run: Run):
+    command = [sys.executable, "-c", FORK_NATIVE, str(run.folder)]
 
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
 

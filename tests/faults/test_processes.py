@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import SHAPE, Corpus, made
-from tests.faults.test_serving_faults import Server, request_body, running
+from tests.faults.test_serving_faults import POSTED, Server, request_body, running
 from tests.served import bundle_of
 
 from transduce.inference.translator import Translator
@@ -160,6 +161,35 @@ def test_swaps_and_a_killed_worker_under_load_lose_nothing(
     assert broken <= 8  # one request of each client at most
     assert second in workers(server)
     assert f"a process ended with -{signal.SIGKILL}" in server.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_refuses_connections(models: list[Path], tmp_path: Path) -> None:
+    options = ("--engine", "torch", "--processes", "2", "--drain-time", "20")
+    body = request_body("one two")
+    head = POSTED + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+
+    def refused() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    with (
+        running(models[0], tmp_path / "log", *options) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as client,
+    ):
+        client.sendall(head)
+        assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+        server.process.send_signal(signal.SIGTERM)
+
+        until(refused, server, seconds=10)
+
+        assert server.process.poll() is None
+        client.sendall(body)
+        assert client.recv(100).startswith(b"HTTP/1.1 200 ")
+        assert server.process.wait(30) == 0, server.log.read_text()
 
 
 @pytest.mark.slow

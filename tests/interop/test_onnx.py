@@ -84,15 +84,17 @@ def test_a_padded_batch_with_and_without_a_cache(folder: Path, stored: int):
     assert (actual[..., -1] < actual[..., :-1].min()).all()  # PAD is never output
 
 
-@pytest.mark.parametrize("kind", ["bpe", "char"])
+@pytest.mark.parametrize("kind", ["bpe", "char", "lower-cased"])
 def test_the_tokenizers_agree_on_odd_text(kind: str, tmp_path: Path):
     tokenizer = one_vocabulary(kind="char" if kind == "char" else "bpe")
+    if kind == "lower-cased":
+        tokenizer = one_vocabulary(byte_fallback=True, lower_case=True)
     bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
     write_onnx(bundle, tmp_path / "model")
     reference = tokenizers.Tokenizer.from_file(str(tmp_path / "model" / "tokenizer.json"))
     reference.encode_special_tokens = True
 
-    for text in map(tidy, (*ODD, *SENTENCES)):
+    for text in map(tidy, (*ODD, *SENTENCES, "A MAN", "Ẹ̀", "ΑΣ İ")):
         ids = tokenizer.encode(text)
         assert reference.encode(text).ids == [*ids, 0], text
         assert 1 in ids or reference.decode(ids) == tokenizer.decode(ids), text

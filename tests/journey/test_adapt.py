@@ -8,13 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import Corpus, Run, Transduce
+from tests.conftest import SHAPE, Corpus, Run, Transduce, made
 
+from transduce.bundle.bundle import Bundle, Provenance
+from transduce.data.config import Languages
 from transduce.data.corpus import NumberedPair, Pair
 from transduce.data.store import Store
 from transduce.io.atomic_folder import sha256
 from transduce.memory.store import Entry, TranslationMemory
-from transduce.pipeline.adapt import FEWEST, BleuChange, _earlier_pairs, _refusal, split_corrections
+from transduce.pipeline.adapt import (
+    FEWEST,
+    BleuChange,
+    _earlier_pairs,
+    _original,
+    _refusal,
+    split_corrections,
+)
+from transduce.search.config import SearchConfig
 
 LANGUAGES = ("source", "target")
 QUICK = (
@@ -162,6 +172,28 @@ def test_earlier_pairs_are_text_as_it_was_trained_on(corpus: Corpus, tmp_path: P
     )
 
     assert _earlier_pairs(store, 9) == [pair]
+
+
+def test_an_adaptation_after_a_relabel_starts_with_the_new_languages(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    bundle = Bundle(
+        model=made(replace(SHAPE, vocab_size=corpus.tokenizer.vocab_size)),
+        tokenizer=corpus.tokenizer,
+        languages=Languages(),
+        search=SearchConfig(),
+        provenance=Provenance(),
+    )
+    bundle.save(tmp_path / "model")
+    first = _original(tmp_path, bundle)
+    provenance = Provenance(started_from={first.name: first.sha256})
+    adapted = replace(bundle, provenance=provenance)
+    adapted.relabel(Languages(source="en", target="de"))
+
+    second = _original(tmp_path, adapted)
+
+    assert second.sha256 == first.sha256
+    assert second.bundle.languages == adapted.languages
 
 
 @pytest.mark.parametrize(

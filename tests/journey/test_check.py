@@ -60,6 +60,17 @@ def test_a_first_line_that_names_the_columns_is_no_fault(transduce: Transduce, c
     assert "empty side" not in result.out
 
 
+def test_a_header_of_held_out_text_is_no_pair(transduce: Transduce, corpus: Path):
+    write_sides(corpus, "test", [Pair("source", "target"), *TEST, LEAKED])
+
+    result = check(transduce, corpus, *with_test(corpus), name="clean")
+
+    assert "433 pairs to train on, about 21 of them held out to validate, 21 to test" in result.out
+    assert "empty side" not in result.out
+    assert "test: 1 of 21 pairs also occurs in training" in result.out
+    assert ", such as line 22: " in result.out
+
+
 def test_every_fault_gets_a_line_with_a_count_and_an_example(transduce: Transduce, corpus: Path):
     result = check(transduce, corpus, *with_test(corpus))
 

@@ -173,6 +173,18 @@ def test_too_few_pairs_and_a_full_folder_are_refused(transduce: Transduce, folde
     refuses(build(transduce, folder, sides(folder, "train")), "out is not an empty folder")
 
 
+def test_a_file_that_lacks_a_language_is_named(transduce: Transduce, folder: Path):
+    (folder / "b.tmx").write_text(
+        '<tmx><body><tu><tuv xml:lang="en"><seg>bread</seg></tuv>'
+        '<tuv xml:lang="fr"><seg>pain</seg></tuv></tu></body></tmx>'
+    )
+
+    result = build(transduce, folder, sides(folder, "clean"), folder / "b.tmx", *NONE_HELD)
+
+    refuses(result, f"{folder / 'b.tmx'}: cleaning left no pair: ")
+    assert not (folder / "out").exists()
+
+
 def test_two_equal_languages_are_refused(transduce: Transduce, folder: Path):
     words = (sides(folder, "clean"), "--source-lang", "en", "--target-lang", "en")
 

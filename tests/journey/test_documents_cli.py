@@ -50,6 +50,16 @@ def test_a_dash_is_stdin_for_documents_too(translated: Transduce, lines: list[st
     assert page.read_text() == f"<p>{lines[0]}"
 
 
+def test_a_dash_is_stdout(
+    translated: Transduce, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    assert translated("-o", "-", stdin="1 2 3\n").out == f"{lines[0]}\n"
+    assert translated("-o", "-", "--format", "html", stdin="<p>1 2 3").out == f"<p>{lines[0]}"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_subtitles_keep_their_times(translated: Transduce, lines: list[str]):
     result = translated("--format", "srt", stdin=SRT.format("1 2 3", "4 0"))
 
@@ -107,6 +117,16 @@ def test_a_broken_file_is_refused_before_the_model_is_loaded(transduce: Transduc
     result = transduce("translate", "nowhere", "--format", "srt", stdin=b"hello\n")
 
     refuses(result, "stdin, line 1: expected a timing")
+
+
+def test_a_code_of_three_letters_is_that_of_the_file(transduce: Transduce):
+    options = ("--format", "xcstrings", "--to", "deu")
+
+    result = transduce(
+        "translate", "nowhere", *options, stdin=b'{"sourceLanguage":"de","strings":{}}'
+    )
+
+    refuses(result, "its source language is de, as the target language is")
 
 
 def test_an_unknown_format_is_refused(translated: Transduce):

@@ -3,17 +3,22 @@
 import asyncio
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.conftest import SMALL, Run, Transduce, refuses
+from tests.exports import CONFIG, ENGLISH, GERMAN, bundle_of
+from tests.faults.damaging import tiny_bundle
 from tests.sentences import sentences
 
 from transduce.bundle.bundle import Bundle
 from transduce.config import load_recipe
+from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.corpus import Pair
 from transduce.data.languages import LanguagePair
+from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import CARD, check_folder, sha256
 from transduce.serve.app import make_app
 from transduce.serve.model_registry import load_models
@@ -169,10 +174,47 @@ def test_relabel_renames_the_source_of_several_directions(
     refuses(transduce("relabel", model, "--source-lang", "de"), "the source cannot be 'de' in the")
 
 
-def test_relabel_leaves_an_unfinished_run_alone(model: Path, transduce: Transduce) -> None:
-    model.rename(model.parent / "best")
+def test_relabel_leaves_an_unfinished_run_alone(tmp_path: Path, transduce: Transduce) -> None:
+    tiny_bundle().save(tmp_path / "best")
 
-    refuses(transduce("relabel", model.parent, "--source-lang", "en"), "unfinished")
+    refuses(transduce("relabel", tmp_path, "--source-lang", "en"), "unfinished")
+
+
+def test_calibrate_leaves_an_unfinished_run_alone(tmp_path: Path, transduce: Transduce) -> None:
+    tiny_bundle().save(tmp_path / "best")
+    (tmp_path / "text").write_text("a dog\n" * 120)
+    pair = ("--source", tmp_path / "text", "--target", tmp_path / "text")
+
+    refuses(transduce("calibrate", tmp_path, *pair), f"{tmp_path} is unfinished")
+    unconfident = transduce("translate", tmp_path, "a dog", "--confidence")
+    refuses(unconfident, "has no confidence", "its training, which is unfinished, calibrates it")
+
+
+@pytest.fixture
+def directed(tmp_path: Path) -> Path:
+    """An untrained model of two directions from a source without a name."""
+    tokenizer = Tokenizer.train(
+        (*ENGLISH, *GERMAN), TokenizerConfig(vocab_size=81), tags=["<2de>", "<2fr>"]
+    )
+    bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+    bundle.languages = Languages(target="de")
+    bundle.directions = (LanguagePair("source", "de"), LanguagePair("source", "fr"))
+    bundle.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_an_export_corrects_the_source_of_several_directions(
+    directed: Path, tmp_path: Path, transduce: Transduce
+) -> None:
+    export = ("export", directed, "--to", "huggingface", "--out", tmp_path / "marian")
+
+    refuses(transduce(*export, "--target-lang", "nl"), "leave out --target-lang")
+    assert not (tmp_path / "marian").exists()
+    transduce(*export, "--source-lang", "en")
+    result = transduce("import", tmp_path / "marian", "--out", tmp_path / "back")
+
+    assert result.code == 0, result.err
+    assert [str(pair) for pair in Bundle.load(tmp_path / "back").directions] == ["en-de", "en-fr"]
 
 
 def test_serve_takes_the_languages_of_a_model_without(model: Path, transduce: Transduce) -> None:

@@ -1,6 +1,7 @@
 """`transduce evaluate --report`: a page beside the scores, whole or not at all."""
 
 import json
+import os
 from datetime import date
 from pathlib import Path
 
@@ -106,6 +107,19 @@ def test_translations_alone_have_a_report(folder: Path, transduce: Transduce):
         *("BLEU", "chrF2", "TER", "exact")
     ]
     assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_page_names_a_file_whose_name_is_not_utf8(folder: Path, transduce: Transduce):
+    odd = (folder / "good.en").rename(folder / os.fsdecode(b"g\xfct.en"))
+    page = folder / "report.html"
+
+    result = transduce(
+        *("evaluate", "--hypotheses", odd, "--target", folder / "ref.en"),
+        *("--metric", "bleu", "--report", page),
+    )
+
+    assert result.code == 0, result.err
+    assert r"g\udcfct.en" in page.read_text(encoding="utf-8")
 
 
 def test_mistakes_are_one_line_and_write_nothing(folder: Path, transduce: Transduce):

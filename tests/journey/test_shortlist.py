@@ -1,9 +1,20 @@
 """A run learns its shortlist, and translates by it where that is asked for."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.conftest import Run, Transduce, refuses
+from tests.exports import CONFIG, ENGLISH, GERMAN, bundle_of, one_vocabulary
+from tests.faults.damaging import tiny_bundle
+
+from transduce.bundle.bundle import Bundle
+from transduce.data.config import TokenizerConfig
+from transduce.data.pair_tokenizer import PairTokenizer
+
+export = import_module("transduce.cli.export")
 
 
 @pytest.fixture
@@ -54,6 +65,40 @@ def test_a_model_alone_has_no_pairs_to_learn_from(run: Run, tmp_path: Path, tran
 
     refuses(result, "learned from training pairs", "name a run's folder")
     assert not out.exists()
+
+
+def separate() -> Bundle:
+    tokenizer = PairTokenizer.train_pair(ENGLISH, GERMAN, TokenizerConfig(vocab_size=47))
+    return bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (tiny_bundle, (), "does not support d_k 3"),
+        (lambda: bundle_of(CONFIG, one_vocabulary()), ("--quantize", "int7"), "'int7'"),
+        (separate, (), "a shortlist needs a vocabulary of both sides"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_one_is_learned(
+    make: Callable[[], Bundle],
+    options: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    transduce: Transduce,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    make().save(tmp_path / "run" / "model")
+    (tmp_path / "run" / "prepared").mkdir()
+    (tmp_path / "sample").write_text("a dog\n")
+    monkeypatch.setattr(export, "_learn_shortlist", lambda *_: pytest.fail("one was learned"))
+
+    result = transduce(
+        *("export", tmp_path / "run", "--to", "ctranslate2", "--out", tmp_path / "m"),
+        *("--shortlist", "--sample", tmp_path / "sample", *options),
+    )
+
+    refuses(result, message)
 
 
 def test_a_shortlist_of_another_model_is_refused(run: Run, tmp_path: Path, transduce: Transduce):

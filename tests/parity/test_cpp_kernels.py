@@ -2,6 +2,8 @@
 
 import copy
 import math
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -34,6 +36,34 @@ DEPARTURES: list[dict[str, object]] = [
 ]
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
 precisions = pytest.mark.parametrize("dtype", list(BOUNDS), ids=str)
+
+OUT_OF_MEMORY = """
+import resource, torch
+from transduce.model.cpp_library import load_kernels
+
+kernels, size = load_kernels(), 1 << 25
+ids, starts = torch.zeros(2, dtype=torch.int32), torch.tensor([0, 20_000], dtype=torch.int32)
+x, y, sums = torch.empty(size), torch.empty(size), torch.empty(6 * size)
+attention = [starts, starts, 1, 1, 16, 16, 16, 1.0, 0]
+calls = {
+    "attention_forward": [x, x, x, y, x, x, *attention],
+    "attention_backward": [x, x, x, x, x, x, y, y, y, *attention],
+    "add_norm_backward": [x, None, None, x, x, x, x, y, y, sums, 1, size, 0, 0, 0, 1.0],
+    "relu_backward": [x, y, sums, 1, size],
+    "logit_gradients": [y, ids, sums, 0.9, 1, size - 1],
+    "r_drop_gradients": [y, y, ids, sums, 0.9, 1.0, 1, size - 1],
+}
+kernels.call("relu_backward", False, x, y, sums, 2, 16)  # starts the threads
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), used + (64 << 20)))
+failures = 0
+for kernel, arguments in calls.items():
+    try:
+        kernels.call(kernel, False, *arguments)
+    except MemoryError:
+        failures += 1
+print(failures)
+"""
 
 
 @pytest.fixture(params=[1, 2], ids=["1-thread", "2-threads"])
@@ -334,6 +364,14 @@ def test_other_models_are_passed_as_they_are_written(departures: dict[str, objec
     model = Transformer(replace(CONFIG, **departures))  # type: ignore[arg-type]
 
     assert make_fused_passes(model, TrainConfig(), None) is None
+
+
+def test_lack_of_memory_is_an_error_of_python():
+    script = [sys.executable, "-c", OUT_OF_MEMORY]
+
+    done = subprocess.run(script, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "6\n"), done.stderr
 
 
 def output_inputs(

@@ -12,7 +12,7 @@ from tests.conftest import Corpus
 from tests.unit.inference.engines.conftest import PLAIN_SHAPE, bundle_of, lively
 
 from transduce.bundle.bundle import Bundle
-from transduce.inference.engines import native_engine
+from transduce.inference.engines import native_engine, native_library
 from transduce.inference.engines.ct2_model import Shortlist
 from transduce.inference.engines.native_engine import NativeEngine
 from transduce.inference.engines.native_library import LONGEST, Sentence, load_search
@@ -152,7 +152,7 @@ def test_two_threads_compute_a_sentence_as_one_does(
     config = SearchConfig(beam=beam)
 
     def search(threads: int) -> list[list[Hypothesis]]:
-        monkeypatch.setattr(engine, "threads", threads)
+        monkeypatch.setattr(engine, "_threads", threads)
         batch = requests(10, corpus.tokenizer.vocab_size)
         return [engine.search([request], config)[0] for request in batch]
 
@@ -169,7 +169,7 @@ def test_long_sentences_are_searched_in_small_groups(
         sizes.append(list(map(len, groups)))
         return search(groups, **options)
 
-    monkeypatch.setattr(engine, "threads", 1)
+    monkeypatch.setattr(engine, "_threads", 1)
     monkeypatch.setattr(engine._model, "search", counted)
     monkeypatch.setattr(native_engine, "_MAX_POSITIONS", 100)
     batch = [Request((5,) * length) for length in (9, 30, 9, 30, 9, 200)]
@@ -305,6 +305,24 @@ def test_a_high_limit_reserves_no_memory_that_nothing_needs(corpus: Corpus):
     assert "more than 16384 pieces" in engine.unsupported_reason(
         [Request((5,) * LONGEST)], SearchConfig(), limit
     )
+
+
+def test_positions_that_grow_in_two_threads_are_enough_for_both(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+):
+    model = NativeEngine(make_bundle(corpus).weights.to_numpy())._model
+    sinusoids = native_library.sinusoids
+
+    def interrupted(length: int, d_model: int) -> np.ndarray:
+        """Another thread grows the table further in the meantime."""
+        if length < 400:
+            model._position_table(400)
+        return sinusoids(length, d_model)
+
+    monkeypatch.setattr(native_library, "sinusoids", interrupted)
+
+    assert len(model._position_table(100)) == 200
+    assert len(model._positions) == 800
 
 
 def test_a_shape_of_the_paper_is_supported():

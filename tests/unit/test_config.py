@@ -51,6 +51,12 @@ def test_an_empty_recipe_is_the_paper(tmp_path: Path):
     assert (recipe.train.optimizer, recipe.train.schedule) == ("adam", "paper")
 
 
+def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path: Path):
+    (tmp_path / "mine.toml").write_text("[train]\nseed = 5\n", encoding="utf-8-sig")
+
+    assert load_recipe(tmp_path / "mine.toml").train.seed == 5
+
+
 def test_a_preset_is_a_shape_and_keys_beside_it_win(tmp_path: Path):
     text = '[model]\npreset = "tiny"\nheads = 2\n'
 
@@ -123,6 +129,9 @@ def test_a_recipe_that_extends_itself_through_two_folders_is_refused(tmp_path: P
         ("data.folder=a=b", "a=b"),
         ('data.train=["a.en", "a.de"]', ("a.en", "a.de")),
         ("data.train=pairs.tsv", ("pairs.tsv",)),
+        (r"tokenizer.protect=['code', '\d{4}']", ("code", r"\d{4}")),
+        ('tokenizer.protect="[A-Z]"', ("[A-Z]",)),
+        ("tokenizer.protect=[A-Z]{3}", ("[A-Z]{3}",)),
     ],
 )
 def test_a_setting_is_read_as_people_type_it(setting: str, value: object):
@@ -146,6 +155,9 @@ def test_a_section_that_is_no_table_is_explained(tmp_path: Path):
     ("setting", "message"),
     [
         ("tokenizer.protect=5", "tokenizer.protect must be a list of texts such as ["),
+        ("tokenizer.protect=[code,url]", "protect is not a list in TOML: [code,url]; put"),
+        (r'tokenizer.protect=["code", "\d{4}"]', "\"tokenizer.protect=['a', 'b']\""),
+        ("data.train=[a.en,a.de]", "data.train is not a list in TOML: [a.en,a.de]"),
         ("data.directions=5", "data.directions must be a list of tables, not 5"),
         ("data.directions=[{targt=1}]", "the nearest known one is data.directions.target"),
         ("data.also=[{targt=1}]", "the nearest known one is data.also.target"),

@@ -316,6 +316,12 @@ def find_bundle(path: Path) -> Path:
     return path
 
 
+def is_unfinished(path: Path) -> bool:
+    """Return whether a path is a run in training, whose best bundle so far may be replaced."""
+    folder = find_bundle(path)
+    return folder.name == "best" and folder != path
+
+
 def _read_config(path: Path) -> _Config:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

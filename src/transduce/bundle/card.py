@@ -6,6 +6,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
+from transduce.data.languages import LanguagePair
 from transduce.data.pair_tokenizer import PairTokenizer
 
 if TYPE_CHECKING:
@@ -25,12 +26,20 @@ def model_card(bundle: "Bundle") -> str:
     ]
     imported = provenance.started_from and not provenance.recipe
     shape = bundle.weights.config
+    names = {languages.source: languages.source_name, languages.target: languages.target_name}
+    pairs = bundle.directions or (LanguagePair(languages.source, languages.target),)
+    named = [(names.get(source) or source, names.get(target) or target) for source, target in pairs]
+    title = " → ".join(named[0]) if len(pairs) == 1 else f"Translation in {len(pairs)} directions"
+    example = pairs[0].target if len({pair.target for pair in pairs}) > 1 else ""
     return Template(Path(__file__).with_suffix(".md").read_text(encoding="utf-8")).substitute(
         asdict(shape),
-        source=languages.source_name or languages.source,
-        target=languages.target_name or languages.target,
-        source_code=languages.source,
-        target_code=languages.target,
+        title=title,
+        directions=", ".join(
+            f"{source} (`{pair.source}`) into {target}\n(`{pair.target}`)"
+            for pair, (source, target) in zip(pairs, named, strict=True)
+        ),
+        option=example and f" --to {example}",
+        keyword=example and f', target="{example}"',
         origin="imported by" if imported else "trained with",
         parameters=f"{bundle.weights.size:,}",
         pieces=f"{shape.vocab_size:,}",

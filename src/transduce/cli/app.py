@@ -97,15 +97,20 @@ def inference_device(name: str) -> "torch.device | str":
 
 @contextmanager
 def hint_to_resume(run: Path | None = None) -> Generator[None]:
-    """Say how an interrupted command resumes: a run by --resume, others when they are repeated."""
+    """Say how an interrupted command resumes: a run in training by --resume, others if repeated."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if run is None:
             print_stderr("interrupted; repeat the command to resume")
-        elif (run / "checkpoints").is_dir():
+            raise
+        from transduce.pipeline.run_folder import has_begun
+
+        if has_begun(run):
             command = shlex.join([command_name(), "train", "--resume", "--out", str(run)])
             print_stderr(f"interrupted; resume with: {command}")
+        else:
+            print_stderr("interrupted before training began; repeat the command")
         raise
 
 

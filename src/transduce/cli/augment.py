@@ -68,6 +68,7 @@ def augment(
     from transduce.cli.progress import event_printer
     from transduce.inference.translator import Translator, find_target_tag, known_directions
     from transduce.io.atomic_folder import sha256
+    from transduce.io.streams import check_output
     from transduce.pipeline.synthetic_pairs import SyntheticConfig, augment_on_cluster
     from transduce.pipeline.synthetic_pairs import augment as make_pairs
 
@@ -79,12 +80,14 @@ def augment(
         min_score=min_score,
         max_ratio=max_ratio,
     )
+    check_output(out, inputs=[text], option="--output")
     bundle = Bundle.load(model)
     known = bundle.languages
     source, target = (code * (code not in known.missing) for code in (known.source, known.target))
     if to:
         find_target_tag(bundle.tokenizer, known_directions(bundle), to)  # before workers start
-        source, target = "", to
+    if to or bundle.directions[1:]:  # the text may be of any source language
+        source, target = "", to or bundle.directions[0].target
     if shared:
         run = partial(augment_on_cluster, model, address(text), address(out), to=to, cluster=shared)
     else:

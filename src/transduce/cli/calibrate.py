@@ -24,11 +24,13 @@ def calibrate(model: ModelFolder, source: SourceText, target: ReferenceText) -> 
             f"translate line n"
         )
 
-    from transduce.bundle.bundle import FILES, Bundle, find_bundle
+    from transduce.bundle.bundle import FILES, Bundle, find_bundle, is_unfinished
     from transduce.data.corpus import Pair
     from transduce.evaluation.scoring import fit_confidence, translate_with
     from transduce.io.atomic_folder import check_replaceable
 
+    if is_unfinished(model):
+        raise ValueError(f"the training of {model} is unfinished, and calibrates it at the end")
     folder = find_bundle(model)
     bundle = Bundle.load(folder)
     check_replaceable(folder, FILES)  # as `save` does, after the translation

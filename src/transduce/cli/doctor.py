@@ -294,6 +294,7 @@ def _train_and_translate() -> str:
     from transduce.data.config import TokenizerConfig
     from transduce.data.tokenizer import Tokenizer
     from transduce.evaluation.metrics import bleu
+    from transduce.evaluation.perplexity import perplexity
     from transduce.inference.translator import Translator
     from transduce.model.config import ModelConfig
     from transduce.model.transformer import Transformer
@@ -314,7 +315,8 @@ def _train_and_translate() -> str:
         batch = collate(ids, ids[::-1], pad=tokenizer.pad, eos=tokenizer.EOS).to(device)
         optimizers = make_optimizers(model, TrainConfig())
         update = train_step(model, [batch], optimizers=optimizers, rates=[1e-3])
-        if not (math.isfinite(update.loss_sum.item()) and math.isfinite(update.grad_norm.item())):
+        losses = update.loss_sum.item(), perplexity(model, [batch]).loss_sum
+        if not all(map(math.isfinite, (*losses, update.grad_norm.item()))):
             raise ArithmeticError("the loss or the gradient of an update is not finite")
     search = SearchConfig(beam=2, extra=3)
     (translation,) = Translator.from_parts(model, tokenizer, search=search).translate(_LINES[:1])

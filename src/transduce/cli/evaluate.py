@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from transduce.cli.app import BleuTokenizer, app, print_stderr, print_stdout
 from transduce.data.languages import file_language
-from transduce.io.streams import open_lines, open_output, read_lines
+from transduce.io.streams import check_output, open_lines, open_output, read_lines
 
 if TYPE_CHECKING:
     from transduce.evaluation.report import SystemOutput
@@ -199,8 +199,7 @@ def _write_report(file: Path, inputs: _Inputs, *, scoring: "ScoringOptions", as_
     """Write the HTML report atomically and return what is printed."""
     if file.is_dir():
         raise ValueError(f"{file} is a folder: name a file for the page, such as report.html")
-    if any(isinstance(path, Path) and path.resolve() == file.resolve() for path in inputs):
-        raise ValueError(f"--report {file} would replace one of its inputs: name another file")
+    check_output(file, inputs=inputs, option="--report")
     texts = _read(inputs.target, inputs.source, inputs.hypotheses, inputs.against, inputs.origins)
     references, sources = texts[inputs.target], texts.get(inputs.source)
     with open_output(file) as page:
@@ -233,7 +232,7 @@ def _write_report(file: Path, inputs: _Inputs, *, scoring: "ScoringOptions", as_
                 "Origins": inputs.origins,
             },
         )
-        page.write(to_html(report).encode())
+        page.write(to_html(report).encode(errors="backslashreplace"))  # paths may hold other bytes
     if output.decoding:
         print_stderr(output.decoding)
     if as_json:

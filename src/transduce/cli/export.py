@@ -16,6 +16,7 @@ from transduce.cli.app import (
     print_stderr,
     print_stdout,
 )
+from transduce.cli.relabel import correct_languages
 from transduce.io.streams import read_lines
 
 if TYPE_CHECKING:
@@ -106,12 +107,12 @@ def export(
         raise ValueError(f"{sample} has no sentence: name another file, or leave out --sample")
 
     from transduce.bundle.bundle import Bundle, find_bundle
-    from transduce.inference.engines.ct2_model import FILES
+    from transduce.inference.engines.ct2_model import FILES, check_expressible
     from transduce.io.atomic_folder import check_replaceable
 
     bundle = Bundle.load(model)
     card = edited_card(find_bundle(model), bundle) if to == "hub" else None
-    bundle.languages = bundle.languages.with_codes(source=source_lang, target=target_lang)
+    correct_languages(bundle, source=source_lang, target=target_lang)
     if bundle.tokenizer.protection:
         print_stderr(
             "WARNING: the model protects text by placeholders (tokenizer.protect), which other "
@@ -120,6 +121,7 @@ def export(
     sentences = lines if lines is not None else _proof_sentences(model, bundle)
     if to == "ctranslate2":
         check_replaceable(out, FILES)
+        check_expressible(bundle, quantization=quantize, shortlist=shortlist)
     allowed = _learn_shortlist(model, bundle) if shortlist else None
     trained = None
     if history:

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from transduce.cli.app import command_group, print_stderr, print_stdout
-from transduce.io.streams import open_output
+from transduce.io.streams import check_output, open_output
 
 memory = command_group(
     "memory", "Keep translations in a translation memory: import, export, look up."
@@ -65,6 +65,7 @@ def export_file(
     from transduce.memory.store import TranslationMemory
     from transduce.memory.tmx import tmx_lines
 
+    check_output(output, inputs=[store], option="--output")
     with TranslationMemory(store, create=False) as opened, open_output(output) as out:
         for line in tmx_lines(opened.entries()):
             out.write(line.encode())

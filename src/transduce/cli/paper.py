@@ -211,7 +211,7 @@ def figures(
     ] = None,
     model: Annotated[
         Path | None,
-        Option(help="Model or run folder: of the demo for it and ablation, any for the last four."),
+        Option(help="Model or run folder: the demo's for it and ablation, a run for importance."),
     ] = None,
     quick: Annotated[
         bool, Option("--quick", help="Smoke test in seconds; the results mean little.")

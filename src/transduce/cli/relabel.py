@@ -1,5 +1,7 @@
 """transduce relabel."""
 
+from typing import TYPE_CHECKING
+
 from transduce.cli.app import (
     ModelFolder,
     SourceLanguage,
@@ -9,6 +11,9 @@ from transduce.cli.app import (
     print_stderr,
     print_stdout,
 )
+
+if TYPE_CHECKING:
+    from transduce.bundle.bundle import Bundle
 
 
 @app.command()
@@ -28,20 +33,34 @@ def relabel(
     if source_lang is None and target_lang is None:
         raise ValueError("name a language: --source-lang CODE, --target-lang CODE or both")
 
-    from transduce.bundle.bundle import CARD, Bundle, find_bundle
+    from transduce.bundle.bundle import CARD, Bundle, find_bundle, is_unfinished
 
-    folder = find_bundle(model)
-    if folder.name == "best" and folder != model:
+    if is_unfinished(model):
         raise ValueError(f"the training of {model} is unfinished: relabel the finished model")
+    folder = find_bundle(model)
     bundle = Bundle.load(folder)
     card = edited_card(folder, bundle)
-    if bundle.directions and target_lang is not None:
-        raise ValueError(
-            f"{folder} has several directions, whose targets follow its tags: leave out "
-            f"--target-lang"
-        )
-    bundle.relabel(bundle.languages.with_codes(source=source_lang, target=target_lang))
+    correct_languages(bundle, source=source_lang, target=target_lang)
     bundle.save(folder, card=card)
     print_stdout(f"{folder} translates {bundle.languages.source} to {bundle.languages.target}")
     if card is not None:
         print_stderr(f"{folder / CARD} was edited and stays: correct its languages by hand")
+
+
+def correct_languages(bundle: "Bundle", *, source: str | None, target: str | None) -> None:
+    """Correct the languages of a bundle.
+
+    Args:
+        bundle: changed in place.
+        source: code by --source-lang; None keeps the former one.
+        target: the same by --target-lang.
+
+    Raises:
+        ValueError: if a target is given for several directions, or two would be equal.
+    """
+    if bundle.directions and target is not None:
+        raise ValueError(
+            "the model has several directions, whose targets follow its tags: leave out "
+            "--target-lang"
+        )
+    bundle.relabel(bundle.languages.with_codes(source=source, target=target))

@@ -32,6 +32,7 @@ from transduce.cli.translate_documents import (
     read_input_document,
     translate_document,
 )
+from transduce.data.languages import normalized_code
 from transduce.documents.registry import FORMAT_NAMES, format_named
 from transduce.io.atomic_folder import sha256
 from transduce.io.resumable import LineOutput, resumable_output
@@ -228,6 +229,7 @@ def translate(
     arguments = dict(locals())
     text = _checked_text(text, input)
     input = None if input == Path("-") else input  # stdin, whatever the format
+    output = None if output == Path("-") else output
     _check_options(
         mbr=mbr, nbest=nbest, as_json=as_json, confidence=confidence, ensemble=bool(also)
     )
@@ -254,6 +256,8 @@ def translate(
     document = None
     if form != LINES:
         target = to or _target_in_file(form, model)
+        if target[2:3].isalpha():  # of three letters, where files have two
+            target = normalized_code(target) or target
         document = read_input_document(input, form, target=target, text=text)
     # Open the input before torch is imported: a wrong name fails at once.
     opened = open_lines(input) if document is None and text is None else None
@@ -513,11 +517,15 @@ def _check_document_options(options: Mapping[str, object], *, form: str) -> None
 
 
 def _check_calibrated(translator: "Translator", model: Path) -> None:
+    from transduce.bundle.bundle import is_unfinished
+
     if translator.confidence is None or translator.confidence.sentences is None:
-        raise ValueError(
-            f"{model} has no confidence calibration: run `transduce calibrate {model} --source "
-            f"FILE --target FILE` on held-out text"
+        remedy = (
+            "its training, which is unfinished, calibrates it at the end"
+            if is_unfinished(model)
+            else f"run `transduce calibrate {model} --source FILE --target FILE` on held-out text"
         )
+        raise ValueError(f"{model} has no confidence calibration: {remedy}")
 
 
 def _load_named(model: Path, option: str) -> "Bundle":

@@ -286,8 +286,11 @@ def _run_on_slurm(
 ) -> Generator[ShardRecord]:
     """Submit a job array, each task of which processes every n-th shard."""
     submitit = optional_module("submitit")
-    if shutil.which("sbatch") is None:
-        raise ValueError("--cluster slurm: there is no sbatch on this machine, log in to one of it")
+    for program in ("sbatch", "srun", "squeue"):
+        if shutil.which(program) is None:
+            raise ValueError(
+                f"--cluster slurm: this machine has no {program}; log in to a node of the cluster"
+            )
     output = resolve(worker.output)
     if not isinstance(output, Path):
         raise ValueError("--cluster slurm needs its output in a folder that all nodes share")

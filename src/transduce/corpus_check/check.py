@@ -14,6 +14,7 @@ from transduce.corpus_check.inspection import (
     FindingKind,
     PairExample,
     inspect_corpus,
+    numbered,
 )
 from transduce.data.config import Languages
 from transduce.data.corpus import (
@@ -61,6 +62,9 @@ def check_corpus(
     held = [_read(recipe, names) for names in (data.validation, data.test)]
     inspection = inspect_corpus(recipe, train, validation=held[0], test=held[1], progress=progress)
     report = inspection.report
+    if not report.training_pairs:
+        names = " and ".join(data.train)
+        raise ValueError(f"{names}: no line to read but a header; a corpus needs one pair a line")
     if report.held_out_pairs and data.also:  # of which nothing is held out
         own = sum(1 for _ in _training_pairs(replace(recipe, data=replace(data, also=()))))
         report = replace(report, held_out_pairs=held_out_size(own, data.held_out))
@@ -145,15 +149,23 @@ def _add_vocabulary_probe(
     stride = -(-report.training_pairs // _TOKENIZER_SAMPLE)
     cleaned = clean(pairs, max_ratio=recipe.data.max_ratio, counts=CleaningCounts())
     sampled = list(itertools.islice(cleaned, 0, None, stride))
-    texts = (text for numbered in sampled for text in numbered.pair)
+    texts = (text for _, pair in sampled for text in pair)
     tokenizer = Tokenizer.train(texts, recipe.tokenizer)
     sample = sampled[:: -(-len(sampled) // _PROBE_SAMPLE)]
-    lines, training = [line for line, _ in sample], [pair for _, pair in sample]
-    probe = partial(probe_vocabulary, tokenizer, max_pieces=recipe.data.max_pieces)
+    parts: dict[DataSplit, Sequence[NumberedPair]] = {
+        "training": sample,
+        "validation": [*numbered(held[0])],
+        "test": [*numbered(held[1])],
+    }
     probes = [
-        probe(training, part="training", lines=lines),
-        probe(held[0], part="validation"),
-        probe(held[1], part="test"),
+        probe_vocabulary(
+            tokenizer,
+            [pair for _, pair in pairs],
+            part=part,
+            max_pieces=recipe.data.max_pieces,
+            lines=[line for line, _ in pairs],
+        )
+        for part, pairs in parts.items()
     ]
     words = max(1, sum(probe.words for probe in probes))
     return replace(
@@ -166,8 +178,8 @@ def _add_vocabulary_probe(
 def _read(recipe: Recipe, names: Sequence[str]) -> tuple[Pair, ...]:
     if not names:
         return ()
-    numbered = read_pairs(recipe.data.paths(names), languages=recipe.languages.codes)
-    return tuple(pair for _, pair in numbered)
+    pairs = read_pairs(recipe.data.paths(names), languages=recipe.languages.codes)
+    return tuple(pair for _, pair in pairs)
 
 
 def _training_pairs(recipe: Recipe) -> Iterator[NumberedPair]:

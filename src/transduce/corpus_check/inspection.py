@@ -19,7 +19,7 @@ from transduce.corpus_check.fingerprint import (
     profile_corpus,
 )
 from transduce.corpus_check.language import mismatched_language
-from transduce.data.corpus import STRAY_BYTE, NumberedPair, Pair, held_out_size
+from transduce.data.corpus import HEADER, STRAY_BYTE, NumberedPair, Pair, held_out_size
 
 DataSplit = Literal["training", "validation", "test"]
 """The part of the corpus that a finding is about."""
@@ -183,6 +183,8 @@ def inspect_corpus(
     Args:
         recipe: sets the languages and the maximum length ratio.
         train: opens an iteration over the training pairs.
+        validation: held-out pairs; a line number is a position, counted from 1, and HEADER no pair.
+        test: likewise.
         pair_count: number of training pairs. Above a million a sample of blocks is inspected, but
             leaks into validation or test are found in all pairs. 0 inspects all pairs.
         profile: typical properties of the training pairs; None computes them in another reading.
@@ -192,7 +194,7 @@ def inspect_corpus(
     profile = profile_corpus(train()) if profile is None else profile
     held: dict[DataSplit, Sequence[Pair]] = {"validation": validation, "test": test}
     held_out: dict[DataSplit, Fingerprints] = {
-        part: fingerprint_pairs(_numbered(held_pairs), profile, progress=lambda line: None)
+        part: fingerprint_pairs(numbered(held_pairs), profile, progress=lambda line: None)
         for part, held_pairs in held.items()
     }
     sources = np.concatenate([prints.folded_source for prints in held_out.values()])
@@ -205,13 +207,13 @@ def inspect_corpus(
     findings += _findings("training", marks, prints=training, read_lines=reader)
     for part, prints in held_out.items():
         part_marks = _faults(prints, max_ratio=max_ratio) | _leaks(prints, training, blocks)
-        reader = _line_reader(lambda held_pairs=held[part]: _numbered(held_pairs))
+        reader = _line_reader(lambda held_pairs=held[part]: numbered(held_pairs))
         findings += _findings(part, part_marks, prints=prints, read_lines=reader)
     leaked: _Marks = {"leaked source": np.isin(training.folded_source, sources)}
     report = CorpusReport(
         training_pairs=blocks.pairs,
-        validation_pairs=len(validation),
-        test_pairs=len(test),
+        validation_pairs=len(held_out["validation"].line),
+        test_pairs=len(held_out["test"].line),
         held_out_pairs=0 if validation else held_out_size(blocks.pairs, recipe.data.held_out),
         findings=tuple(findings),
         size_warning=_size_warning(blocks.pairs, training, script=profile.source_script.name),
@@ -245,8 +247,10 @@ def _language_warning(recipe: Recipe) -> str:
     )
 
 
-def _numbered(pairs: Sequence[Pair]) -> Iterator[NumberedPair]:
-    return (NumberedPair(line, pair) for line, pair in enumerate(pairs, start=1))
+def numbered(pairs: Sequence[Pair]) -> Iterator[NumberedPair]:
+    """Number pairs from 1, without HEADER."""
+    lines = enumerate(pairs, start=1)
+    return (NumberedPair(line, pair) for line, pair in lines if pair is not HEADER)
 
 
 def _wrong_language(recipe: Recipe, profile: CorpusProfile, *, pairs: int) -> Iterator[Finding]:

@@ -264,6 +264,7 @@ class CorpusConfig:
 
     def __post_init__(self) -> None:
         check_choices("data", self)
+        check_file_names(self.folder)
         for name in ("train", "validation", "test"):
             _check_files(f"data.{name}", getattr(self, name))
         pairs = [direction.pair for direction in self.directions]
@@ -411,11 +412,23 @@ class ScoreConfig:
             )
 
 
+def check_file_names(*names: str) -> None:
+    """Refuse file names that are not UTF-8: recipes and records are.
+
+    Raises:
+        ValueError: for the first of them.
+    """
+    for name in names:
+        if name.encode(errors="replace").decode() != name:
+            raise ValueError(f"{name!r}: the file's name is not UTF-8: rename it")
+
+
 def _check_files(setting: str, files: Sequence[str], *, least: int = 0) -> None:
     if not least <= len(files) <= 2:
         raise ValueError(
             f"{setting} must be two files (source, target) or one of pairs, not {len(files)} files"
         )
+    check_file_names(*files)
 
 
 def _check_protected(patterns: Sequence[str], pieces: int) -> None:

@@ -14,6 +14,7 @@ from xml.parsers import expat
 
 from transduce.data.languages import normalized_base, same_language
 from transduce.data.po import po_strings
+from transduce.io.atomic_folder import sanitise
 from transduce.io.streams import decode_lines, decode_utf8, open_compressed, split_compression
 
 LanguageCodes = tuple[str, str]
@@ -161,16 +162,25 @@ def _csv_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]
     """Two columns, or those that a header names by languages or as source and target."""
     rows = _csv_rows(path)
     header = next(rows, [])
-    keys = next(
-        (keys for keys in (languages, *PAIR_KEYS) if all(keys) and {*keys} <= {*header}), None
-    )
-    if header and not keys and len(header) != 2:
+    sides = named_columns(header, languages)
+    if header and not sides and len(header) != 2:
         raise ValueError(f"{path}: {len(header)} columns: name two of them source and target")
-    source, target = map(header.index, keys) if keys else (0, 1)
-    for row in filter(None, rows if keys else chain([header], rows)):
+    source, target = sides or (0, 1)
+    for row in filter(None, rows if sides else chain([header], rows)):
         if len(row) != len(header):
-            raise ValueError(f"{path}: {len(row)} columns where there are {len(header)}: {row[0]}")
+            start = sanitise(row[0])
+            raise ValueError(f"{path}: {len(row)} columns where there are {len(header)}: {start}")
         yield row[source], row[target]
+
+
+def named_columns(header: Sequence[str], languages: LanguageCodes) -> tuple[int, int] | None:
+    """Return the columns that a header names by languages or as source and target, in any case."""
+    names = [name.strip().casefold() for name in header]
+    for keys in (languages, *PAIR_KEYS):
+        source, target = map(str.casefold, keys)
+        if source in names and target in names and all(keys):
+            return names.index(source), names.index(target)
+    return None
 
 
 def _csv_rows(path: Path) -> Iterator[list[str]]:

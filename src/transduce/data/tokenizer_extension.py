@@ -43,16 +43,24 @@ class _Merge(NamedTuple):
 def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], *, count: int) -> Tokenizer:
     """Add up to `count` pieces; fewer if no further pair occurs twice in the corpus.
 
-    A vocabulary of characters gets only characters.
+    A vocabulary of characters gets only characters, one of words only words.
 
     Args:
         tokenizer: to extend; its pieces keep their ids, only PAD, the last id, moves.
         texts: normalised text of both sides.
     """
+    kind = read_model_type(tokenizer.to_bytes())
     words = Counter(word for text in texts for word in text.split(" ") if word)
-    characters = _new_characters(tokenizer, words)[:count]
+    if kind == "word":
+        pieces = Counter({f"{_SPACE}{word}": times for word, times in words.items()})
+        return _with_pieces(tokenizer, _new_pieces(tokenizer, pieces)[:count])
+    letters: Counter[str] = Counter()
+    for word, times in words.items():
+        for character in word:
+            letters[character] += times
+    characters = _new_pieces(tokenizer, letters)[:count]
     spelled = _with_pieces(tokenizer, characters)
-    if read_model_type(tokenizer.to_bytes()) == "char":  # never merges
+    if kind == "char":  # never merges
         return spelled
     return _with_pieces(spelled, _Merging(spelled, words).merge(count - len(characters)))
 
@@ -68,21 +76,16 @@ def _with_pieces(tokenizer: Tokenizer, pieces: Sequence[VocabularyPiece]) -> Tok
     return Tokenizer.from_bytes(append_pieces(tokenizer.to_bytes(), pieces))
 
 
-def _new_characters(tokenizer: Tokenizer, words: Counter[str]) -> list[VocabularyPiece]:
-    """Pieces for the characters without one, most frequent first.
+def _new_pieces(tokenizer: Tokenizer, counts: Counter[str]) -> list[VocabularyPiece]:
+    """Pieces for the characters or words without one, most frequent first.
 
     They get the lowest existing score, as no other piece competes with them.
     """
     known = read_pieces(tokenizer.to_bytes())
-    texts = {piece.text for piece in known}
-    counts: Counter[str] = Counter()
-    for word, times in words.items():
-        for character in word:
-            if character not in texts:
-                counts[character] += times
     lowest = min(piece.score for piece in known)
-    ranked = sorted(counts, key=lambda character: (-counts[character], character))
-    return [VocabularyPiece(character, lowest) for character in ranked]
+    new = counts.keys() - {piece.text for piece in known}
+    ranked = sorted(new, key=lambda text: (-counts[text], text))
+    return [VocabularyPiece(text, lowest) for text in ranked]
 
 
 class _Merging:

@@ -225,6 +225,8 @@ def _yaml_scalar(raw: str, value: str) -> str:
         lines = value.strip("\n")
         lines = re.sub("\n+", r"\g<0>\n", lines) if style == ">" else lines  # one is folded
         indented = re.sub(r"\n(?=[^\n])", f"\n{indent}", f"\n{lines}")
+        if head.endswith("\r"):
+            head, indented = head[:-1], indented.replace("\n", "\r\n")
         return head + indented + raw[len(raw.rstrip()) :]
     style = '"' if "\n" in value else style
     dumped = yaml.safe_dump(

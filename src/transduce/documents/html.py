@@ -11,7 +11,7 @@ displayed.
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from transduce.data.segmentation import MASK, Span, sentence_spans
@@ -61,6 +61,20 @@ UNTRANSLATED_ELEMENTS = _name_set(
     """
 )
 """Elements whose text is not translated."""
+
+_CELL_END = _name_set("tbody td tfoot th thead tr")
+_CONTAINERS = BLOCK_ELEMENTS - _VOID - _CELL_END - _name_set("dd dt li optgroup option p")
+"""Elements that always have an end tag."""
+
+_ENDED_BY: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("dd", "dt"), _name_set("dd dt")),
+    **dict.fromkeys(("td", "th"), _CELL_END),
+    "tr": _CELL_END - {"td", "th"},
+    "li": _name_set("li"),
+    "option": _name_set("optgroup option"),
+    "p": BLOCK_ELEMENTS - _VOID,
+}
+"""Elements whose end tag may be missing, and the tags that end them then, besides a container's."""
 
 _RAW_TEXT = _name_set("script style textarea iframe noembed noframes xmp plaintext")
 """Elements whose content has no tags."""
@@ -116,6 +130,7 @@ def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
     is inline.
     """
     end = 0
+    end_tags: dict[int, int] | None = None
     while (match := _MARKUP.search(page, end)) is not None:
         yield from _text_tokens(page[end : match.start()])
         name = (match["name"] or "").lower()
@@ -130,7 +145,11 @@ def tokenize_html(page: str, rules: TagRules = HTML_RULES) -> Iterator[Token]:
             name not in _VOID
             and (name in UNTRANSLATED_ELEMENTS or _NO_TRANSLATE.search(match["rest"]))
         ):
-            end = end if self_closing else _element_end(name, page, end)
+            if name in _ENDED_BY and not self_closing:
+                end_tags = _end_tags(page, match.start()) if end_tags is None else end_tags
+                end = end_tags.get(end) or _implied_end(name, page, end)
+            elif not self_closing:
+                end = _element_end(name, page, end)
             raw, inside = page[match.start() : end], page[match.end() : end]
             yield _untranslated(name, raw, inside=inside, boundary=rules.is_boundary(name))
         elif rules.is_boundary(name):
@@ -190,6 +209,33 @@ def _element_end(name: str, page: str, start: int) -> int:
         depth += -1 if match["slash"] else 0 if match["rest"].endswith("/") else 1
         if not depth:
             return match.end()
+    return len(page)
+
+
+def _end_tags(page: str, start: int) -> dict[int, int]:
+    """Ends of the elements of `_ENDED_BY` that have an end tag, by the ends of their start tags."""
+    ends: dict[int, int] = {}
+    unclosed: dict[str, list[int]] = {name: [] for name in _ENDED_BY}
+    for match in _MARKUP.finditer(page, start):
+        starts = unclosed.get((match["name"] or "").lower())
+        if starts is None or match["rest"].endswith("/"):
+            continue
+        if not match["slash"]:
+            starts.append(match.end())
+        elif starts:
+            ends[starts.pop()] = match.end()
+    return ends
+
+
+def _implied_end(name: str, page: str, start: int) -> int:
+    """End of an element without end tag: before the first tag that ends it, as in browsers."""
+    depth = 0  # of containers inside
+    for match in _MARKUP.finditer(page, start):
+        tag = (match["name"] or "").lower()
+        if not depth and (tag in _ENDED_BY[name] or (tag in _CONTAINERS and match["slash"])):
+            return match.start()
+        if tag in _CONTAINERS and not match["rest"].endswith("/"):
+            depth += -1 if match["slash"] else 1
     return len(page)
 
 

@@ -1,8 +1,8 @@
 """Markdown split into its texts, and rebuilt with translations spliced into it.
 
 markdown-it finds the blocks; markup inside a text becomes tags of a fragment. Front matter, code,
-addresses, images and directives are no text; HTML is a page of its own. A text is a single line
-once it is translated.
+formulas, addresses, images and directives are no text; HTML is a page of its own. A text is a
+single line once it is translated.
 """
 
 import html
@@ -24,6 +24,9 @@ from transduce.documents.html import visible_text
 _FRONT_MATTER = re.compile(
     r"(?:(---)|\+\+\+)[ \t]*\r?\n(?!\s*\n)(?:.*\n)*?(?(1)(?:---|\.\.\.)|\+\+\+)[ \t]*(?:\r?\n|\Z)"
 )
+_FORMULA_LINES = re.compile(
+    r"(?<![^\r\n])[ \t>]*+\$\$[^$`]{1,4000}+\$\$[ \t]*+(?![^\r\n])"  # of a block of its own
+)
 _LINE = re.compile(r"[^\r\n]*+(?:\r\n|\r|\n)|[^\r\n]+")
 _END = r"(?:\r\n|\r|\n)[ \t>]*"  # of a line, and what a quotation has before the next
 # Repetitions are bounded or possessive, so that the time is linear.
@@ -36,9 +39,11 @@ _MARKUP = (
     r"|(?P<opening><(?P<tag>[A-Za-z]\w*)(?:\s[^<>]*)?(?<!/)>)(?P<content>[^<>]{1,500})"
     r"(?P<closing></(?P=tag)>)"
     r"|(?P<mark_of_line>^\[(?:\^[^\]\s]+\]:|[ xX]\][ \t])[ \t]*)"
-    r"|(?P<kept>\\<[\w.-]+>|\\[!-/:-@\[-`{-~]|\[\^[^\]\s]+\]|\{[%{<:.#][^{}]*\}+)"
+    r"|(?P<kept>\\<[\w.-]+>|\\[!-/:-@\[-`{-~]|\[\^[^\]\s]+\]|\{[%{<:.#][^{}]*\}+"
+    r"|\$\$[^$]{1,2000}+\$\$|(?<![\w$])\$(?=[^\s$])[^$]{1,500}+(?<=[^\s\\])\$(?![\w$]))"
     r"|(?P<void>!\[(?:[^\[\]\\]|\\.){0,500}+\]ADDRESS|</?[A-Za-z][^<>]*>|<!--.{0,2000}?-->)"
-    r"|(?P<br>(?:(?<! ) {2,}+|\\)END|(?:^|END)(?::::|///|!!!|\?\?\?|\[![^\r\n]*\])[^\r\n]*(?:END)?)"
+    r"|(?P<br>(?:(?<! ) {2,}+|\\)END|(?:^|END)(?::::|///|!!!|\?\?\?|\[![^\r\n]*\])[^\r\n]*(?:END)?"
+    r"|(?:^|END):[ \t]+(?=\S))"
     r"|(?P<space>END)"
     r"|\[(?P<label>(?:[^\[\]\\`]|\\.|`[^`]*`|!?\[[^\[\]]*\](?:\([^()]*\))?){0,500}+)\]"
     r"(?P<end>ADDRESS)?"
@@ -63,7 +68,8 @@ def parse_markdown(text: str) -> Iterator[Part]:
     front = _FRONT_MATTER.match(text)
     body = front.end() if front else 0
     env: dict[str, dict[str, object]] = {}
-    tokens = _parser.parse(re.sub(r"[^\r\n]+", "", text[:body]) + text[body:], env)
+    blocks = _blank(text[:body]) + _FORMULA_LINES.sub(lambda match: _blank(match[0]), text[body:])
+    tokens = _parser.parse(blocks, env)
     labels = env.get("references", {})
     offsets = [0, *accumulate(len(line) for line in _LINE.findall(text)), len(text)]
     offset = cell = 0  # ends of a text and of a cell
@@ -94,6 +100,10 @@ def parse_markdown(text: str) -> Iterator[Part]:
             yield slot
             offset = end
     yield text[offset:]
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\r\n]+", "", text)
 
 
 def _slot(raw: str, labels: Container[str], *, in_cell: bool, is_paragraph: bool) -> Slot:

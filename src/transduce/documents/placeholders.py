@@ -1,8 +1,9 @@
 """Placeholders: text that a translation must contain unchanged.
 
-These are `{name}` `{0:.2f}` `{{ x }}` `{% if %}` `${x}` `%{x}` `$HOME` of templates; `%s`
-`%(name)d` `%1$s` `%%` of printf; tags, entities and timings of words in WebVTT
-(`<00:00:01.500>`); URLs and e-mail addresses; emoji, which few vocabularies have, and `:emoji:`.
+These are `{name}` `{0:.2f}` `{{ x }}` `{% if %}` `${x}` `%{x}` `$HOME` of templates; ICU's
+`{d, date, short}`; `%s` `%(name)d` `%<name>s` `%1$s` `%,d` `%%` of printf; tags, entities and
+timings of words in WebVTT (`<00:00:01.500>`); URLs and e-mail addresses; emoji, which few
+vocabularies have, and `:emoji:`.
 
 Excluded, because ordinary text has them too: a lone `%`, also after a number (`100%ige`), `%1`,
 `$5`, `@name`, `#tag`; and ICU's `{n, plural, one {# file}}`, whose words are to be translated.
@@ -21,11 +22,12 @@ _EMOJI = "\u2300-\u23ff\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff"
 _PLACEHOLDER = re.compile(
     f"{ADDRESS}"
     r"|<(?:[0-9]{2,4}:)?[0-9]{2}:[0-9]{2}\.[0-9]{3}>"
-    r"|</?[A-Za-z][\w:-]{0,64}(?:\s[^<>]*)?/?>"
+    r"|</?[A-Za-z][\w:.-]{0,64}(?:\s[^<>]*)?/?>"
     r"|&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});"
     r"|\{\{[^{}]{1,64}\}\}|\{%[^{}%]{1,128}%\}|[$%#]?\{[^{}\s]{0,64}\}"
-    r"|(?<!\d)%(?:\(\w{1,64}\)|[0-9]{1,2}\$)?[-+#0]?(?:[0-9]{1,3}|\*)?(?:\.[0-9]{1,2})?"
-    r"(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@]|%%"
+    r"|\{\s*[\w.-]{1,64}\s*,\s*(?:number|date|time|duration|spellout|ordinal|choice)\b[^{}]{0,64}\}"
+    r"|(?<!\d)%(?:\(\w{1,64}\)|<\w{1,64}>|[0-9]{1,2}\$)?[-+#0,']{0,3}(?:[0-9]{1,3}|\*)?"
+    r"(?:\.[0-9]{1,2})?(?:hh|h|ll|l|z)?[diouxXeEfFgGcrsa@]|%%"
     rf"|{VARIABLE}"
     r"|(?<![\w:]):[a-z][a-z0-9_+-]{1,40}:(?![\w:])"
     rf"|[{_EMOJI}][{_EMOJI}\ufe0f\u200d\U000e0020-\U000e007f]*"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
-from transduce.data.languages import base_language
+from transduce.data.languages import normalized_base
 from transduce.data.segmentation import MASK, has_words
 from transduce.documents.catalogues import (
     APPLE_VARIABLE,
@@ -85,7 +85,7 @@ def _is_text(value: str) -> bool:
 
 def _code_in(localizations: _Object, target: str) -> str:
     """The code that a string has for a language: its own, or the only one of another region."""
-    for key in (str.casefold, base_language):
+    for key in (str.casefold, normalized_base):
         codes = [code for code in localizations if key(code) == key(target)]
         if len(codes) == 1:
             return codes[0]

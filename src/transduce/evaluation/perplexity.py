@@ -1,9 +1,11 @@
 """Perplexity of a model in torch, on its device, while it is trained."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from transduce.data.batch import Batch, collate
 from transduce.data.config import BatchConfig
@@ -38,7 +40,7 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
         ValueError: if `batches` has no target piece.
     """
     device = model.embedding.weight.device
-    loss_sum, correct = torch.zeros(2, dtype=torch.float64, device=device)
+    sums: list[Tensor] = []  # of each batch: Apple's GPUs have no float64 for their total
     tokens = 0
     training = model.training
     model.eval()
@@ -47,15 +49,15 @@ def perplexity(model: Transformer, batches: Iterable[Batch]) -> Perplexity:
             inputs = batch.to(device)
             hidden = model.hidden_states(inputs.source, inputs.source_mask, inputs.target_in)
             factors = output_projection_inputs(model, hidden)
-            sums = chunked_cross_entropy(*factors, inputs.target_out, smoothing=0.0)
-            loss_sum += sums.plain
-            correct += sums.correct
+            loss = chunked_cross_entropy(*factors, inputs.target_out, smoothing=0.0)
+            sums.append(torch.stack([loss.plain, loss.correct]))
             tokens += batch.target_tokens
     finally:
         model.train(training)
     if not tokens:
         raise ValueError("perplexity needs at least one sentence pair")
-    return Perplexity(loss_sum=loss_sum.item(), tokens=tokens, correct=int(correct.item()))
+    loss_sum, correct = map(math.fsum, torch.stack(sums).T.tolist())
+    return Perplexity(loss_sum=loss_sum, tokens=tokens, correct=int(correct))
 
 
 def _batches(pairs: Sequence[Pair], tokenizer: Tokenizer, *, micro_tokens: int) -> Iterator[Batch]:

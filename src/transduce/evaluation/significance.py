@@ -201,9 +201,11 @@ def _p_value(p: float, baseline: Sequence[str], system: Sequence[str]) -> float:
     """sacreBLEU's p-value, bounded below by a sign test over the lines that differ.
 
     sacreBLEU counts samples with a larger difference, not those with an equal one; for systems
-    that differ in one line there are none, and p would wrongly be significant.
+    that differ in one line there are none, and p would wrongly be significant. White space at line
+    ends does not count, as no metric sees it.
     """
-    changed = sum(line != other for line, other in zip(system, baseline, strict=True))
+    lines = zip(system, baseline, strict=True)
+    changed = sum(line.rstrip() != other.rstrip() for line, other in lines)
     return min(1.0, max(p, 2.0 ** (1 - changed)))
 
 

@@ -3,6 +3,7 @@
 HF_ENDPOINT names a mirror, as in Hugging Face's own programs.
 """
 
+import itertools
 import json
 import os
 import re
@@ -111,9 +112,11 @@ def upload_model(bundle: Bundle, model_id: str, sentences: Sequence[str], *, car
 
 def _hub_card(bundle: Bundle, model_id: str, card: str) -> str:
     """Add the front matter that the hub searches by, and how to get the model."""
+    languages = bundle.languages
+    pairs = bundle.directions or ((languages.source, languages.target),)
     codes = [
         code.replace("_", "-")
-        for code in (bundle.languages.source, bundle.languages.target)
+        for code in dict.fromkeys(itertools.chain(*pairs))
         if _HUB_LANGUAGE.fullmatch(base_language(code))
     ]
     fields = {

@@ -208,14 +208,19 @@ def _ids(path: Path) -> dict[str, int]:
 def _yaml(
     data: bytes, path: Path, *, loader: Literal["SafeLoader", "BaseLoader"] = "SafeLoader"
 ) -> dict[str, object]:
-    """Read a YAML file of scalars and lists; BaseLoader returns all scalars as text."""
+    """Read a YAML file of scalars and lists; BaseLoader returns all scalars as text.
+
+    Aliases, by which few bytes make a text of any length, are refused.
+    """
     parser = getattr(yaml, f"C{loader}", None) or getattr(yaml, loader)
     try:
-        values = parser(data).get_single_data()
+        events = iter(parser(data).get_event, None)
+        aliases = any(isinstance(event, yaml.AliasEvent) for event in events)
+        values = None if aliases else parser(data).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        raise ValueError(f"{path} is no YAML file of settings: copy it again")
+        raise ValueError(f"{path} is no YAML file of settings without aliases: copy it again")
     return {str(key): value for key, value in values.items()}
 
 

@@ -42,6 +42,7 @@ def tokenizer_json(tokenizer: Tokenizer, names: Sequence[str]) -> _Json:
         raise ValueError("tokenizer.json has no vocabulary of words as ours (tokenizer.kind)")
     eos = names[EOS]
     tags = [name for name in names if name.startswith(">>") and name.endswith("<<")]
+    normalizers = _normalizers(options, lower_case=tokenizer.lower_case and not pair)
     return {
         "version": "1.0",
         "truncation": None,
@@ -50,7 +51,7 @@ def tokenizer_json(tokenizer: Tokenizer, names: Sequence[str]) -> _Json:
             *(_token(ids[name], name, special=True) for name in (eos, names[UNK], names[-1])),
             *(_token(ids[tag], tag, special=False) for tag in tags),
         ],
-        "normalizer": {"type": "Sequence", "normalizers": _normalizers(options)},
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": None,
         "post_processor": {
             "type": "TemplateProcessing",
@@ -83,9 +84,18 @@ def _token(id: int, name: str, *, special: bool) -> _Json:
     return {"id": id, "content": name, "special": special, **flags}
 
 
-def _normalizers(options: SegmentationOptions) -> list[_Json]:
+def _normalizers(options: SegmentationOptions, *, lower_case: bool) -> list[_Json]:
+    """Return the steps of the model's normalisation.
+
+    Args:
+        options: of the model.
+        lower_case: whether its charsmap, which transformers.js ignores, only lower-cases.
+    """
     normalizers: list[_Json] = []
-    if options.charsmap:
+    if lower_case:  # the Σ at the end of a word too, which JavaScript would make ς
+        normalizers.append({"type": "Replace", "pattern": {"String": "Σ"}, "content": "σ"})
+        normalizers.append({"type": "Lowercase"})
+    elif options.charsmap:
         charsmap = base64.b64encode(options.charsmap).decode()
         normalizers.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
     if options.remove_extra_whitespaces:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transduce.data.corpus import tidy
-from transduce.data.pair_files import names_languages, pair_reader
+from transduce.data.pair_files import named_columns, names_languages, pair_reader
 from transduce.data.protection import PLACEHOLDERS
 from transduce.data.segmentation import has_unspaced_script, word_spans, words
 from transduce.data.tokenizer import EOS, UNK, Tokenizer
@@ -52,9 +52,10 @@ class Term(NamedTuple):
 def read_glossary(path: str | Path, *, languages: tuple[str, str] = ("", "")) -> tuple[Term, ...]:
     """Read the terms of a UTF-8 TSV file (source, a tab, target), or the pairs of another file.
 
-    In TSV, blank lines and lines that start with "#" are ignored; elsewhere, entries that lack a
-    side. Of several terms of a language, a concept in TBX is known by the first; where a file of
-    languages (TBX, TMX, XLIFF, PO) translates a source in several ways, the first is taken.
+    In TSV, blank lines, lines that start with "#" and a header ("source", "target", or the codes of
+    the languages) are ignored; elsewhere, entries that lack a side. Of several terms of a language,
+    a concept in TBX is known by the first; where a file of languages (TBX, TMX, XLIFF, PO)
+    translates a source in several ways, the first is taken.
 
     Args:
         path: file; its ending names a format that `pair_reader` knows, such as TBX, or it is TSV.
@@ -67,7 +68,7 @@ def read_glossary(path: str | Path, *, languages: tuple[str, str] = ("", "")) ->
             CSV, JSON lines). The message names file and line.
     """
     path = Path(path)
-    numbered: Iterator[tuple[int, Term]] = _tsv_terms(path)
+    numbered: Iterator[tuple[int, Term]] = _tsv_terms(path, languages)
     unit, preposition = "line", "on"
     if read_pairs := pair_reader(path):
         pairs = (Term(*map(tidy, pair)) for pair in read_pairs(path, languages))
@@ -264,9 +265,11 @@ def _index(terms: tuple[Term, ...]) -> _Index:
     return index, max(map(len, index), default=0)
 
 
-def _tsv_terms(path: Path) -> Iterator[tuple[int, Term]]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip() and not line.startswith("#"):
+def _tsv_terms(path: Path, languages: tuple[str, str]) -> Iterator[tuple[int, Term]]:
+    lines = enumerate(read_lines(path), start=1)
+    rows = ((number, line) for number, line in lines if line.strip() and not line.startswith("#"))
+    for index, (number, line) in enumerate(rows):
+        if index or named_columns(line.split("\t"), languages) != (0, 1):
             yield number, _term(line, place=f"{path}, line {number}")
 
 

@@ -238,14 +238,24 @@ def _fsync(*paths: Path) -> None:
             os.close(handle)
 
 
+def _check_name(folder: Path) -> None:
+    if folder.name in ("", ".."):
+        raise ValueError(
+            f"{folder} cannot be replaced: name a folder that is not the current one, or change to "
+            f"another one first"
+        )
+
+
 def check_new_folder(folder: Path) -> None:
-    """Refuse a folder that is a file, or holds anything."""
+    """Refuse a folder that is a file, or holds anything, or the current one."""
+    _check_name(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not an empty folder: name another one by --out")
 
 
 def check_replaceable(folder: Path, own: Collection[str]) -> None:
-    """Refuse a folder that is a file, or holds more than an earlier output: these files."""
+    """Refuse a folder that is a file, or holds more than these files, or the current one."""
+    _check_name(folder)
     if not folder.exists():
         return
     if not folder.is_dir():

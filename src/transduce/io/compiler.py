@@ -66,10 +66,12 @@ def load_compiled(package: str, source: str, signatures: Mapping[str, str]) -> C
         return Compiled(None, f"{_COMPILER} is not installed")
     try:
         library = _load(compiler, [(package, source), _HEADER])
-    except (OSError, subprocess.SubprocessError) as error:
+    except subprocess.SubprocessError as error:
         output = getattr(error, "stderr", None) or str(error).encode()
         reason = output.decode(errors="replace").strip().partition("\n")[0]
         return Compiled(None, f"{_COMPILER} could not compile it ({reason})")
+    except OSError as error:
+        return Compiled(None, f"it cannot be compiled and loaded ({error})")
     for name, signature in signatures.items():
         function = getattr(library, name)
         parameters, _, result = signature.replace(" ", "").partition(">")
@@ -85,6 +87,9 @@ def _load(compiler: str, resources: Sequence[tuple[str, str]]) -> ctypes.CDLL:
     depends_on = *texts.values(), version, " ".join(_FLAGS).encode(), processor_features().encode()
     name = hashlib.sha256(b"\0".join(depends_on)).hexdigest()[:16] + ".so"
     folder = _private_folder()
+    place = folder or Path(tempfile.gettempdir())
+    if os.statvfs(place).f_flag & os.ST_NOEXEC:
+        raise OSError(f"{place} is mounted with noexec: set TRANSDUCE_CACHE to another folder")
     if folder and (folder / name).is_file():
         with suppress(OSError):  # damaged, or of another C library: compile it anew
             return ctypes.CDLL(str(folder / name))

@@ -4,6 +4,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Generator, Iterable, Iterator
@@ -18,6 +19,12 @@ from transduce.io.atomic_folder import atomic_file, naming
 Compression = Literal["", ".gz", ".xz", ".zst"]
 
 _MAGIC: dict[bytes, Compression] = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"(\xb5/\xfd": ".zst"}
+_NO_TEXT = {
+    "bzip2": rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)",
+    "zip": rb"PK\x03\x04",
+    "7z": rb"7z\xbc\xaf\x27\x1c",
+    "Parquet": rb"PAR1\x15",
+}
 _ZSTD = ("compression.zstd", "backports.zstd")  # the first since Python 3.14
 _FORMATS = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
 
@@ -33,21 +40,31 @@ def split_compression(name: str) -> tuple[str, Compression]:
 
 
 @contextmanager
-def open_compressed(file: Path) -> Generator[io.BufferedIOBase]:
+def open_compressed(file: Path, *, text: bool = True) -> Generator[io.BufferedIOBase]:
     """Open a file, decompressed by gzip, xz or Zstandard if its name ends in .gz, .xz or .zst.
 
     The first bytes of any other name decide.
 
+    Args:
+        text: refuse bzip2, zip, 7z and Parquet, whose bytes would be read as lines.
+
     Raises:
-        ValueError: if there is no module for the format, or, while reading, for a damaged file.
+        ValueError: if it is no text, there is no module for the format, or, while reading, for a
+            damaged file.
         OSError: if the file cannot be opened.
     """
     compression = split_compression(file.name)[1]
     if not compression and file.is_file():  # a named pipe can be opened once only
         with naming(file), file.open("rb") as stream:
-            first = stream.read(max(map(len, _MAGIC)))
+            first = stream.read(10)
         ends = (end for magic, end in _MAGIC.items() if first.startswith(magic))
         compression = cast(Compression, next(ends, ""))
+        kinds = (kind for kind, magic in _NO_TEXT.items() if text and re.match(magic, first))
+        if kind := next(kinds, ""):
+            remedy = "unpack it, or compress it by gzip, xz or Zstandard"
+            if kind == "Parquet":
+                remedy = "convert it to text (transduce corpus build reads FILE.parquet of pairs)"
+            raise ValueError(f"{file} is {kind}: {remedy}")
     opened = compressed_stream(file, compression) if compression else file.open("rb")
     with reporting_damage(file), opened as stream:
         yield stream
@@ -135,7 +152,7 @@ def decode_utf8(name: str, content: bytes) -> str:
 
 @contextmanager
 def open_lines(file: Path | None) -> Generator[Iterator[str]]:
-    """Open a file, or stdin (None or "-"), and yield its lines without line feeds.
+    """Open a file, or stdin (None or "-"), and yield its lines without line ends.
 
     A seekable input is checked to its end before the first line is yielded; a pipe is not. A file
     may be compressed (`open_compressed`).
@@ -159,14 +176,25 @@ def read_lines(file: Path) -> list[str]:
 
 def read_content(file: Path) -> bytes:
     """Read a file, which may be compressed, as `open_compressed` does."""
-    with open_compressed(file) as stream, naming(file):
+    with open_compressed(file, text=False) as stream, naming(file):
         return stream.read()
+
+
+def check_output(file: Path | None, *, inputs: Iterable[object], option: str) -> None:
+    """Refuse an output that is one of the inputs; those that are no path are left out.
+
+    Raises:
+        ValueError: if it is one; the message names the option.
+    """
+    paths = (path.resolve() for path in inputs if isinstance(path, Path))
+    if file is not None and file.resolve() in paths:
+        raise ValueError(f"{option} {file} would replace one of its inputs: name another file")
 
 
 @contextmanager
 def open_output(file: Path | None) -> Generator[BinaryIO]:
-    """Open stdout, or a file that is written atomically."""
-    if file is None:
+    """Open stdout (None or "-"), or a file that is written atomically."""
+    if file is None or file == Path("-"):
         yield sys.stdout.buffer
         return
     with atomic_file(file) as stream:
@@ -183,7 +211,7 @@ def _checked_lines(stream: io.BufferedIOBase, *, name: str) -> Iterator[Iterator
 
 
 def decode_lines(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
-    """Decode the lines of a stream, without line feeds and byte order mark.
+    """Decode the lines of a stream, without byte order mark, and LF or CR LF at their ends.
 
     Raises:
         ValueError: if a line is not UTF-8.
@@ -191,7 +219,7 @@ def decode_lines(stream: Iterable[bytes], *, name: str) -> Iterator[str]:
     with naming(Path(name)):
         for number, line in enumerate(stream, start=1):
             try:
-                text = line.removesuffix(b"\n").decode()
+                text = line.removesuffix(b"\n").removesuffix(b"\r").decode()
             except UnicodeDecodeError as error:
                 raise ValueError(encoding_error(name, number, line, error)) from None
             yield text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}") if number == 1 else text

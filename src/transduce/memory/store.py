@@ -16,12 +16,21 @@ from math import prod
 from pathlib import Path
 from threading import Lock
 
-from transduce.data.languages import base_language
+from transduce.data.languages import normalized_base
+from transduce.data.segmentation import UNSPACED_SCRIPTS
 
 CORRECTION = "correction"
 """Origin of entries that people corrected; other entries have the name of their file."""
 
 _APPLICATION = 0x7472616D  # "tram", in the file's header
+_VERSION = 1  # of the schema, in the file's header
+_UNSPACED = re.compile(f"[{UNSPACED_SCRIPTS}]")
+# FTS5 takes a run of letters as a word: in scripts without spaces each character is to be one.
+_TRIGGER = """
+CREATE TRIGGER IF NOT EXISTS index_words AFTER INSERT ON entries BEGIN
+    INSERT INTO words (rowid, source) VALUES (new.id, spaced(new.source));
+END;
+"""
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS entries (
@@ -32,10 +41,21 @@ CREATE TABLE IF NOT EXISTS entries (
 );
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING
     fts5(source, content=entries, content_rowid=id, detail=none);
-CREATE TRIGGER IF NOT EXISTS index_words AFTER INSERT ON entries BEGIN
-    INSERT INTO words (rowid, source) VALUES (new.id, new.source);
-END;
+{_TRIGGER}
 PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""
+# Of a store without version, whose index and codes are as given; two processes may do it in turn.
+_UPGRADE = f"""
+BEGIN IMMEDIATE;
+DROP TRIGGER index_words;
+{_TRIGGER}
+UPDATE OR IGNORE entries SET
+    source_lang = normalized_base(source_lang), target_lang = normalized_base(target_lang);
+INSERT INTO words (words) VALUES ('delete-all');
+INSERT INTO words (rowid, source) SELECT id, spaced(source) FROM entries;
+PRAGMA user_version = {_VERSION};
 COMMIT;
 """
 # A pair that is there already is new again if a person gives it; an import changes no correction.
@@ -63,7 +83,7 @@ class Entry:
     source: str
     target: str
     source_lang: str
-    """Language code; regions and case make no difference."""
+    """Language code; regions, case and three letters for two make no difference."""
     target_lang: str
     context: str = ""
     """The sentence before the source, if known."""
@@ -116,11 +136,15 @@ class TranslationMemory:
 
     def _prepare(self) -> None:
         database = self._database
+        database.create_function("spaced", 1, _spaced, deterministic=True)
+        database.create_function("normalized_base", 1, normalized_base, deterministic=True)
         if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             database.execute("PRAGMA journal_mode = WAL")
             database.executescript(_SCHEMA)
         if database.execute("PRAGMA application_id").fetchone() != (_APPLICATION,):
             raise sqlite3.DatabaseError("a database of another program")
+        if database.execute("PRAGMA user_version").fetchone() < (_VERSION,):
+            database.executescript(_UPGRADE)
         database.execute("PRAGMA synchronous = FULL")
 
     @contextmanager
@@ -193,7 +217,7 @@ class TranslationMemory:
             row = database.execute(
                 f"SELECT {_COLUMNS} FROM entries WHERE source_lang = ? AND target_lang = ? AND "
                 f"source = ? ORDER BY context = ? AND context != '' DESC, {_NEWEST} LIMIT 1",
-                (*map(base_language, languages), source.strip(), context.strip()),
+                (*map(normalized_base, languages), source.strip(), context.strip()),
             ).fetchone()
         if row is None:
             return None
@@ -250,7 +274,8 @@ class TranslationMemory:
         Where fewer than two words are rare, a change may have taken both: then entries that share
         frequent words are compared too.
         """
-        words = list(dict.fromkeys(re.findall(r"[^\W_]+", source.lower())))[:_MAX_WORDS]
+        words = re.findall(r"[^\W_]+", _spaced(source.lower()))
+        words = list(dict.fromkeys(words))[:_MAX_WORDS]
         votes: Counter[int] = Counter()
         frequent: list[tuple[float, str]] = []
         newest = rare = 0
@@ -270,7 +295,7 @@ class TranslationMemory:
             return database.execute(
                 f"SELECT id, source FROM entries WHERE id IN ({','.join('?' * len(ids))}) AND "
                 f"+source_lang = ? AND +target_lang = ? ORDER BY {_NEWEST}",
-                (*ids, *map(base_language, languages)),
+                (*ids, *map(normalized_base, languages)),
             ).fetchall()
 
     def _combined(self, frequent: Sequence[tuple[float, str]], *, newest: int) -> Counter[int]:
@@ -313,10 +338,14 @@ class TranslationMemory:
             return [row[0] for row in rows]
 
 
+def _spaced(text: str) -> str:
+    return _UNSPACED.sub(r" \g<0> ", text)
+
+
 def _row(entry: Entry) -> tuple[str, ...]:
     return (
         *(entry.source.strip(), entry.target.strip()),
-        *(base_language(entry.source_lang), base_language(entry.target_lang)),
+        *(normalized_base(entry.source_lang), normalized_base(entry.target_lang)),
         *(entry.context.strip(), entry.origin),
         *(entry.created or datetime.now(UTC).isoformat(), entry.user, entry.model),
     )

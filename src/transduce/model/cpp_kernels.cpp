@@ -6,6 +6,7 @@
 // same hash of a value's index. Work is split among threads in a fixed way, so results depend on
 // the number of threads only.
 
+#include <new>
 #include <vector>
 
 #include "vectors.hpp"
@@ -169,9 +170,15 @@ struct Memory {
     std::vector<float> floats;
     size_t used = 0;
 
-    void reserve(size_t count) {
-        if (floats.size() < count) floats.resize(count);
+    // Return whether there is so much: an exception must not leave a parallel block.
+    bool reserve(size_t count) {
         used = 0;
+        try {
+            if (floats.size() < count) floats.resize(count);
+        } catch (const std::bad_alloc &) {
+            return false;
+        }
+        return true;
     }
 
     float *take(size_t count) {
@@ -186,14 +193,15 @@ struct Memory {
 template <typename T>
 void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T *out,
                        float *largest, float *shares, int threads) {
-#pragma omp parallel num_threads(threads)
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Memory memory;
 #pragma omp for schedule(dynamic, 8)
         for (int64_t number = 0; number < a.sentences * a.heads; number++) {
             Head h(a, number);
             int64_t n = h.all_queries, m = h.all_keys, depth = a.depth, width = a.width();
-            memory.reserve(3 * n * depth + 2 * m * depth + n * m);
+            if (failed |= !memory.reserve(3 * n * depth + 2 * m * depth + n * m)) continue;
             float *queries = memory.take(n * depth), *queries_t = memory.take(n * depth);
             float *heads = memory.take(n * depth), *keys = memory.take(m * depth);
             float *values = memory.take(m * depth), *weights = memory.take(n * m);
@@ -230,20 +238,22 @@ void attention_forward(const Attention &a, const T *q, const T *k, const T *v, T
             store_head(heads, h.queries, depth, width, out + h.out_start);
         }
     }
+    if (failed) throw std::bad_alloc();
 }
 
 template <typename T>
 void attention_backward(const Attention &a, const T *q, const T *k, const T *v, const T *grad_out,
                         const float *largest, const float *shares, T *grad_q, T *grad_k, T *grad_v,
                         int threads) {
-#pragma omp parallel num_threads(threads)
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Memory memory;
 #pragma omp for schedule(dynamic, 8)
         for (int64_t number = 0; number < a.sentences * a.heads; number++) {
             Head h(a, number);
             int64_t n = h.all_queries, m = h.all_keys, depth = a.depth, width = a.width();
-            memory.reserve(5 * n * depth + 4 * m * depth + 2 * n * m);
+            if (failed |= !memory.reserve(5 * n * depth + 4 * m * depth + 2 * n * m)) continue;
             float *queries = memory.take(n * depth), *queries_t = memory.take(n * depth);
             float *grads = memory.take(n * depth), *grads_t = memory.take(n * depth);
             float *queries_grad = memory.take(n * depth);
@@ -287,6 +297,7 @@ void attention_backward(const Attention &a, const T *q, const T *k, const T *v, 
             store_head(values_grad, h.keys, depth, a.kv_stride, grad_v + h.kv_start);
         }
     }
+    if (failed) throw std::bad_alloc();
 }
 
 template <typename T>
@@ -324,11 +335,13 @@ void add_norm_backward(const T *grad_out, const T *grad_copy, const T *grad_tota
                        const float *gain, const float *means, const float *rstds, T *grad_x,
                        T *grad_y, float *sums, int64_t rows, int64_t width, Dropout dropout,
                        int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    int failed = 0;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(| : failed)
     for (int64_t part = 0; part < threads; part++) {
-        std::vector<float> buffer(3 * width, 0.0f);
-        float *gain_sum = buffer.data(), *offset_sum = gain_sum + width;
-        float *bias_sum = offset_sum + width;
+        Memory memory;
+        if (failed |= !memory.reserve(3 * width)) continue;
+        float *gain_sum = memory.take(width), *offset_sum = memory.take(width);
+        float *bias_sum = memory.take(width);
         for (int64_t i = rows * part / threads; i < rows * (part + 1) / threads; i++) {
             int64_t start = i * width;
             Vector along{}, level{};
@@ -357,8 +370,9 @@ void add_norm_backward(const T *grad_out, const T *grad_copy, const T *grad_tota
                 add(bias_sum + j, grad);
             }
         }
-        std::copy(buffer.begin(), buffer.end(), sums + part * 3 * width);
+        std::copy_n(gain_sum, 3 * width, sums + part * 3 * width);
     }
+    if (failed) throw std::bad_alloc();
 }
 
 template <typename T>
@@ -393,30 +407,35 @@ void embed_backward(const int32_t *ids, const T *grad_out, float *grad, int64_t 
 template <typename T>
 void relu_backward(const T *hidden, T *grad, float *sums, int64_t rows, int64_t width,
                    int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    int failed = 0;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(| : failed)
     for (int64_t part = 0; part < threads; part++) {
-        std::vector<float> total(width, 0.0f);
+        Memory memory;
+        if (failed |= !memory.reserve(width)) continue;
+        float *total = memory.take(width);
         for (int64_t i = rows * part / threads; i < rows * (part + 1) / threads; i++)
             for (int64_t j = 0; j < width; j += LANES) {
                 int64_t index = i * width + j;
                 Vector values = load(hidden + index) > 0.0f ? load(grad + index) : Vector{};
                 store(grad + index, values);
-                add(total.data() + j, values);
+                add(total + j, values);
             }
-        std::copy(total.begin(), total.end(), sums + part * width);
+        std::copy_n(total, width, sums + part * width);
     }
+    if (failed) throw std::bad_alloc();
 }
 
 // The softmax of a row of logits before it is divided by its sum, z; PAD, after `pieces`, has zero.
 struct Softmax {
-    std::vector<float> memory;
-    float *weights;
+    Memory memory;
+    float *weights = nullptr;  // remains so if there is no memory
     int64_t pieces, full;
     float z, log_z;
 
-    explicit Softmax(int64_t pieces)
-        : memory(padded(pieces + 1, LANES)), weights(memory.data()), pieces(pieces),
-          full(pieces / LANES * LANES) {}
+    explicit Softmax(int64_t pieces) : pieces(pieces), full(pieces / LANES * LANES) {
+        size_t count = padded(pieces + 1, LANES);
+        if (memory.reserve(count)) weights = memory.take(count);
+    }
 
     int64_t rest() const { return pieces - full; }
 
@@ -449,11 +468,14 @@ struct Softmax {
 template <typename T>
 void logit_gradients(T *logits, const int32_t *correct, float *sums, float spike, int64_t rows,
                      int64_t pieces, int threads) {
-#pragma omp parallel num_threads(threads)
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Softmax p(pieces);
+        failed |= !p.weights;
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < rows; i++) {
+            if (failed) continue;
             T *row = logits + i * (pieces + 1);
             if (correct[i] >= pieces) {
                 std::memset(row, 0, (pieces + 1) * sizeof(T));
@@ -469,6 +491,7 @@ void logit_gradients(T *logits, const int32_t *correct, float *sums, float spike
             store_part(row + p.full, load(p.weights + p.full) * scale, p.rest() + 1);
         }
     }
+    if (failed) throw std::bad_alloc();
 }
 
 // The same for the logits of R-Drop's two passes. With p and q the softmax of each and d the
@@ -478,11 +501,14 @@ void logit_gradients(T *logits, const int32_t *correct, float *sums, float spike
 template <typename T>
 void r_drop_gradients(T *first, T *second, const int32_t *correct, float *sums, float spike,
                       float weight, int64_t rows, int64_t pieces, int threads) {
-#pragma omp parallel num_threads(threads)
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Softmax p(pieces), q(pieces);
+        failed |= !p.weights || !q.weights;
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < rows; i++) {
+            if (failed) continue;
             T *p_row = first + i * (pieces + 1), *q_row = second + i * (pieces + 1);
             p.compute(p_row);
             q.compute(q_row);
@@ -516,6 +542,7 @@ void r_drop_gradients(T *first, T *second, const int32_t *correct, float *sums, 
             }
         }
     }
+    if (failed) throw std::bad_alloc();
 }
 
 // Add rounded values to a sum.
@@ -528,10 +555,14 @@ void add_rounded(float *to, const BFloat16 *from, int64_t count, int threads) {
 
 }  // namespace
 
-#define KERNEL extern "C" __attribute__((visibility("default"))) void
+// A kernel returns 0, or 1 if there is no memory.
+#define KERNEL extern "C" __attribute__((visibility("default"))) int
 #define CALL(name, ...) \
-    if (bfloat16) { using T = BFloat16; name(__VA_ARGS__); } \
-    else { using T = float; name(__VA_ARGS__); }
+    try { \
+        if (bfloat16) { using T = BFloat16; name(__VA_ARGS__); } \
+        else { using T = float; name(__VA_ARGS__); } \
+        return 0; \
+    } catch (const std::bad_alloc &) { return 1; }
 #define IN(pointer) static_cast<const T *>(pointer)
 #define OUT(pointer) static_cast<T *>(pointer)
 
@@ -611,4 +642,5 @@ KERNEL r_drop_gradients(int threads, int bfloat16, Out first, Out second, Ints c
 
 KERNEL add_rounded(int threads, int, float *to, In from, int64_t count) {
     add_rounded(to, static_cast<const BFloat16 *>(from), count, threads);
+    return 0;
 }

@@ -162,10 +162,13 @@ class Positions(nn.Module):
 
     def rows(self, length: int) -> Float[Tensor, "length d_model"]:
         """Return the encodings of the first positions; the table grows if it is too short."""
-        if length > self.table.size(0):
+        table = self.table
+        if length > table.size(0):
             with torch.inference_mode(False):  # training may need the longer table later
-                self.table = sinusoids(2 * length, self.table.size(1)).to(self.table)
-        return self.table[:length]
+                table = sinusoids(2 * length, table.size(1)).to(table)
+            if len(table) > len(self.table):  # another thread may have stored a longer table
+                self.table = table
+        return table[:length]
 
 
 class LearnedPositions(nn.Module):

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from transduce.bundle.bundle import WEIGHTS, Bundle
 from transduce.config import Recipe, explicit_settings, load_recipe
 from transduce.data.corpus import Pair, one_line
-from transduce.data.languages import base_language
+from transduce.data.languages import normalized_base
 from transduce.data.store import PREPARED_FOLDER, Store
 from transduce.evaluation.scoring import translation_texts
 from transduce.evaluation.significance import SIGNIFICANCE_LEVEL
@@ -192,7 +192,7 @@ def split_corrections(entries: Iterable[Entry], *, languages: tuple[str, str]) -
 
     So a source stays in its part.
     """
-    codes = tuple(map(base_language, languages))
+    codes = tuple(map(normalized_base, languages))
     newest: dict[str, Entry] = {}
     for entry in entries:
         if entry.origin != CORRECTION or (entry.source_lang, entry.target_lang) != codes:
@@ -225,7 +225,8 @@ def _original(model: Path, current: Bundle) -> StartModel:
     if recover_interrupted(folder):
         original = StartModel.load(folder)
         if original.sha256 in current.provenance.started_from.values():
-            return original
+            # Those on disk are from before any `relabel`.
+            return replace(original, bundle=replace(original.bundle, languages=current.languages))
     _copy(model / _MODEL, folder)
     return StartModel.load(folder)
 

@@ -74,6 +74,7 @@ R_DROP_EPOCHS: Final = 30
 of 6 it lost 2.1 BLEU, in that of 23 and of 60 it gained about 0.3 and 0.5 (docs/quality.md)."""
 _WARMUP = (15, 200)  # a 15th of the updates, and at most 200
 _LONGEST_WARMUP = 4  # a quarter of the updates, where a recipe's warm-up is longer
+_SMALLEST_FACTOR = 0.05  # on equation (3) that `TrainConfig` allows
 
 
 class CorpusSize(NamedTuple):
@@ -108,16 +109,23 @@ class EpochPlan(NamedTuple):
     """Whether the recipe's warm-up and validation interval stay, where they fit."""
 
     def schedule(self, recipe: Recipe, *, updates_per_epoch: int) -> Recipe:
-        """Return the recipe with the updates of so many epochs, and what follows from them."""
+        """Return the recipe with the updates of so many epochs, and what follows from them.
+
+        Where the warm-up of equation (3) is shortened, its factor keeps the peak.
+        """
         train = recipe.train
-        if "train.updates" in self.by_hand or not (train.epochs or self.epochs):
+        if "train.updates" in self.by_hand:
+            return replace(recipe, train=replace(train, epochs=0))
+        if not (train.epochs or self.epochs):
             return recipe
         updates = train.epochs * updates_per_epoch
         updates = updates or max(_FEWEST_UPDATES, self.epochs * updates_per_epoch)
         every = min(train.validate_every, updates) if self.recipe_given else 0
-        return self._with(
-            recipe, updates, self._warmup(train, updates), every or _validate_every(updates)
-        )
+        every = every or _validate_every(updates)
+        warmup, learning_rate = self._warmup(train, updates), train.learning_rate
+        if train.schedule == "paper" and warmup < train.warmup:
+            learning_rate = max(_SMALLEST_FACTOR, learning_rate * (warmup / train.warmup) ** 0.5)
+        return self._with(recipe, updates, warmup, every, learning_rate=learning_rate)
 
     def fit(self, recipe: Recipe, updates: int, *, validations: int) -> Recipe:
         """Return the recipe with so many updates and validations, and a schedule that ends.
@@ -139,12 +147,14 @@ class EpochPlan(NamedTuple):
 
     def resume(self, recipe: Recipe, *, begun: Recipe) -> Recipe:
         """Return the recipe with the schedule that its run was begun with."""
-        if "train.updates" in self.by_hand:
-            return recipe
         train = begun.train
+        if "train.updates" in self.by_hand:
+            return replace(recipe, train=replace(recipe.train, epochs=train.epochs))
         kept: dict[str, object] = {} if self.recipe_given else {"r_drop": train.r_drop}
         if train.time and recipe.train.time:
             kept |= {"schedule": train.schedule, "learning_rate": train.learning_rate}
+        elif train.schedule == "paper" and train.warmup < recipe.train.warmup:
+            kept["learning_rate"] = train.learning_rate
         return self._with(recipe, train.updates, train.warmup, train.validate_every, **kept)
 
     def _with(
@@ -155,6 +165,8 @@ class EpochPlan(NamedTuple):
         return replace(recipe, train=replace(recipe.train, updates=updates, **free))
 
     def _warmup(self, train: TrainConfig, updates: int) -> int:
+        if "train.warmup" in self.by_hand:
+            return train.warmup
         if self.recipe_given:
             return min(train.warmup, max(1, updates // _LONGEST_WARMUP))
         return _warmup(updates)
@@ -174,15 +186,18 @@ class RecipeChoice(NamedTuple):
 
 
 def choose_recipe(recipe: str | None, settings: Sequence[str] = ()) -> RecipeChoice:
-    """Load a recipe, a name or file, with settings, as `load_recipe`; None: one for the corpus."""
-    by_hand = explicit_settings(None, settings)
-    lengths = sorted({"train.epochs", "train.time", "train.updates"} & by_hand)
+    """Load a recipe, a name or file, with settings, as `load_recipe`; None: one for the corpus.
+
+    A length of the run among the settings replaces that of the recipe.
+    """
+    by_hand = explicit_values(settings)
+    lengths = [key for key in ("train.epochs", "train.time", "train.updates") if by_hand.get(key)]
     if len(lengths) > 1:
         raise ValueError(f"{' and '.join(lengths)} are both lengths of the run: leave one out")
     if recipe is None:
         return recipe_for_corpus(settings)
-    loaded = load_recipe(recipe, settings)
-    return RecipeChoice(loaded, "", schedule_plan(loaded, by_hand))
+    loaded = load_recipe(recipe, ["train.time=", *settings] if lengths else settings)
+    return RecipeChoice(loaded, "", schedule_plan(loaded, frozenset(by_hand)))
 
 
 def schedule_plan(recipe: Recipe, by_hand: frozenset[str] = frozenset()) -> EpochPlan | None:
@@ -364,7 +379,7 @@ def _line(recipe: Recipe, size: CorpusSize, *, since: str, plan: EpochPlan | Non
         least = f", at least {_FEWEST_UPDATES}" if train.updates < 3 * _FEWEST_UPDATES else ""
         epochs, least = (train.epochs, "") if train.epochs else (plan.epochs, least)
         updates = f"updates for {epochs} epoch{'s' * (epochs != 1)}{least}"
-    gpu = " (it wants a GPU; on a CPU name the recipe tiny)" if large else ""
+    gpu = " (it needs a GPU; on a CPU name the recipe tiny)" if large else ""
     return (
         f"{pairs}: {layers}, {pieces}, {updates}, since {since}{gpu}; name a recipe or --set to "
         f"choose otherwise"

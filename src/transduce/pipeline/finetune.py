@@ -56,7 +56,8 @@ def adopt_model(
 ) -> Recipe:
     """Return a recipe with the shape and the vocabulary of the model that it starts from.
 
-    Dropout, languages and search are the model's too, unless the recipe sets them.
+    Dropout, languages and search are the model's too, unless the recipe sets them; of a recipe with
+    directions the languages are those of the first.
 
     Args:
         explicit: the settings that the recipe sets, as "section.key"; the rest are defaults.
@@ -89,16 +90,18 @@ def adopt_model(
     dropouts = {
         name: getattr(recipe.model, name) for name in _DROPOUTS if f"model.{name}" in explicit
     }
-    codes = (recipe.languages.source, recipe.languages.target)
-    languages_agree = {"languages.source", "languages.target"}.isdisjoint(explicit) or codes == (
-        base.languages.source,
-        base.languages.target,
-    )
+    languages, codes = base.languages, (recipe.languages.source, recipe.languages.target)
+    if {"languages.source", "languages.target"}.isdisjoint(explicit):
+        if recipe.data.directions:
+            source, target = recipe.data.trained[0].pair
+            languages = languages.with_codes(source=source, target=target)
+    elif codes != (languages.source, languages.target):
+        languages = recipe.languages
     recipe = replace(
         recipe,
         tokenizer=replace(tokenizer, vocab_size=size),
         model=replace(base.model.config, vocab_size=size, **dropouts),
-        languages=base.languages if languages_agree else recipe.languages,
+        languages=languages,
         search=recipe.search if any(key.startswith("search.") for key in explicit) else base.search,
     )
     for contradiction in conflicts(recipe):

@@ -17,6 +17,7 @@ from transduce.cluster.formats import optional_module
 from transduce.config import Recipe
 from transduce.corpus_check.fingerprint import fold
 from transduce.corpus_check.inspection import EXCHANGE, FindingKind, inspect_corpus
+from transduce.data.config import check_file_names
 from transduce.data.corpus import CleaningCounts, NumberedPair, Pair, clean, read_pairs
 from transduce.data.pair_files import find_sides
 from transduce.io.atomic_folder import atomic_folder, check_new_folder, sha256
@@ -48,7 +49,12 @@ class CorpusSource:
 
     @classmethod
     def parse(cls, text: str, licence: str = "") -> "CorpusSource":
-        """Parse "FILE", "SOURCE,TARGET" or "SOURCE,TARGET,DOCUMENTS"."""
+        """Parse "FILE", "SOURCE,TARGET" or "SOURCE,TARGET,DOCUMENTS".
+
+        Raises:
+            ValueError: if a file's name is not UTF-8.
+        """
+        check_file_names(text)
         files = [Path(text)] if Path(text).exists() else [*map(Path, text.split(","))]
         documents = files.pop() if len(files) == 3 else None
         return cls(files=tuple(files), documents=documents, licence=licence)
@@ -259,7 +265,11 @@ def _cleaned(
         pairs = _table_pairs(path, codes)
     else:
         pairs = read_pairs(source.files, not_utf8="drop", languages=codes)
-    return clean(pairs, max_ratio=recipe.data.max_ratio, counts=counts)
+    yield from clean(pairs, max_ratio=recipe.data.max_ratio, counts=counts, check=False)
+    try:
+        counts.check()
+    except ValueError as error:
+        raise ValueError(f"{' and '.join(map(str, source.files))}: {error}") from None
 
 
 def _tables(path: Path) -> list[Path]:

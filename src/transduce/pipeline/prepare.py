@@ -24,6 +24,7 @@ import numpy as np
 from transduce.cluster.engines import ClusterConfig
 from transduce.config import Recipe
 from transduce.data.augmentation import vary
+from transduce.data.config import check_file_names
 from transduce.data.corpus import Pair
 from transduce.data.languages import LanguagePair, zero_shot_pairs
 from transduce.data.pair_tokenizer import PairTokenizer
@@ -77,6 +78,8 @@ def prepare(
         )
     if recipe.tokenizer.extend and start is None:
         raise ValueError("tokenizer.extend adds to a model's vocabulary: name one, --from MODEL")
+    if start:
+        check_file_names(start.name)
     corpus = TrainingPairs(recipe)
     if cluster:
         corpus = ShardedCorpus(recipe, out, config=cluster, on_event=on_event)

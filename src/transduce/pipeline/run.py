@@ -4,12 +4,13 @@ Everything a run makes is in its folder, and each part is written atomically, so
 stopped anywhere can be resumed:
 
     recipe.toml        every setting of the run
+    plan.json          of train.time: what is set by hand, and so is not planned
     prepared/          tokenizer, encoded training pairs, validation and test text, what was
                        dropped, and the model to start from where there is one
     checkpoints/       the last few, to resume from and to average
     micro_tokens.json  the measured micro-batch size of batch.micro_tokens = "auto"
     metrics.jsonl      loss, speed and validations, a line each
-    wandb-id.txt       of train.log_to = "wandb": the run there
+    wandb-id.txt       of train.log_to = "wandb" (mlflow-id.txt of "mlflow"): the run there
     report.html        curves, translations and attention, rewritten at each validation
     best/              the bundle with the lowest validation loss
     results.json       scores with their signatures, and hypotheses.* with the text they are of
@@ -50,7 +51,13 @@ from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
 from transduce.pipeline.prepared import Prepared, check_positions, open_prepared
 from transduce.pipeline.run_bundle import initial_model, run_bundle
-from transduce.pipeline.run_folder import check_output_folder, find_damage, prepare_run, write_text
+from transduce.pipeline.run_folder import (
+    begun_plan,
+    check_output_folder,
+    find_damage,
+    prepare_run,
+    write_text,
+)
 from transduce.pipeline.selection import RunEvaluator, check_until
 from transduce.train.checkpoint import list_checkpoints
 from transduce.train.distributed import SINGLE_PROCESS, Process, compute_device, process_group
@@ -116,6 +123,7 @@ def run_recipe(
             return RunResult.read(out / "results.json")
         if planned:  # rank 0 wrote what the others need
             recipe = load_recipe(out / "recipe.toml")
+            fitting = begun_plan(out, fitting)
         handler = on_event if process.is_rank_zero else lambda event: None
         run = _Run(recipe, out, prepared or open_prepared(out), process, handler)
         threads = recipe.train.intra_op_threads

@@ -9,7 +9,7 @@ import torch
 from transduce.bundle.averaging import average_weights
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import Recipe, load_recipe, to_toml
-from transduce.io.atomic_folder import check_folder
+from transduce.io.atomic_folder import check_folder, recover_interrupted
 from transduce.io.machine import commit
 from transduce.model.transformer import Transformer
 from transduce.pipeline.prepared import Prepared, open_prepared
@@ -54,6 +54,8 @@ def run_bundle(
 def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
     """Average training checkpoints of one run, or bundles, into a bundle.
 
+    It has the search settings and languages of the run's finished model, or of the first bundle.
+
     Raises:
         ValueError: if they are damaged or not of one model; one line that names the folder.
     """
@@ -65,7 +67,9 @@ def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
         first.model.load_state_dict(
             average_weights([bundle.model.state_dict() for bundle in bundles])
         )
-        replace(first, provenance=replace(first.provenance, scores={})).save(out)
+        # Scores and calibration are of the first one's weights.
+        provenance = replace(first.provenance, scores={})
+        replace(first, provenance=provenance, confidence=None).save(out)
         return
     for path in checkpoints:
         check_folder(path, expected="a training checkpoint")
@@ -75,4 +79,9 @@ def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
     recipe, prepared = load_recipe((run := runs.pop()) / "recipe.toml"), open_prepared(run)
     model = new_model(recipe, prepared)
     model.load_state_dict(average_weights([load_weights(path) for path in checkpoints]))
-    run_bundle(recipe, model, prepared=prepared, scores={}).save(out)
+    averaged = run_bundle(recipe, model, prepared=prepared, scores={})
+    if recover_interrupted(run / "model"):  # has its length penalty, and what `relabel` changed
+        finished = Bundle.load(run / "model")
+        averaged.search, averaged.languages = finished.search, finished.languages
+        averaged.directions = finished.directions
+    averaged.save(out)

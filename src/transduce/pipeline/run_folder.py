@@ -12,6 +12,7 @@ from transduce.config import Recipe, differences, load_recipe, to_toml
 from transduce.data.tokenizer import Tokenizer
 from transduce.io.atomic_folder import atomic_file, check_folder, recover_interrupted
 from transduce.io.lock import LOCK_FILE
+from transduce.io.records import read_record
 from transduce.pipeline.defaults import EpochPlan
 from transduce.pipeline.finetune import StartModel
 from transduce.pipeline.prepare import is_up_to_date, prepare
@@ -32,6 +33,9 @@ _MACHINE = frozenset(
 
 _CORPUS = ("languages.", "data.", "tokenizer.", "augment.")
 """Settings that preparing depends on."""
+
+_PLAN_FILE = "plan.json"
+"""The plan of a run of a given time, which is made again until there is a checkpoint."""
 
 
 def has_begun(out: Path) -> bool:
@@ -55,7 +59,7 @@ def check_output_folder(recipe: Recipe, out: Path, *, resume: bool) -> None:
             f"or name another folder with --out"
         )
     # What a run that was killed before it had its recipe.toml may leave.
-    allowed = ("prepared", ".prepared.", ".recipe.toml.", LOCK_FILE)
+    allowed = ("prepared", ".prepared.", ".recipe.toml.", _PLAN_FILE, f".{_PLAN_FILE}.", LOCK_FILE)
     held = () if file.is_file() or not out.is_dir() else out.iterdir()
     if any(not path.name.startswith(allowed) for path in held):
         raise ValueError(f"{out} holds other files: name another folder with --out")
@@ -134,7 +138,8 @@ def prepare_run(
         except ValueError as error:
             on_event(LogMessage(f"{describe_fault(error)}: preparing it again"))
     if not resume and not has_begun(out):  # what a run of other settings measured
-        (out / MICRO_TOKENS_FILE).unlink(missing_ok=True)
+        for name in (MICRO_TOKENS_FILE, _PLAN_FILE):
+            (out / name).unlink(missing_ok=True)
     if prepared:
         on_event(LogMessage(f"the corpus is prepared already, in {out / 'prepared'}"))
         if start and start.sha256 not in prepared.started_from.values():
@@ -159,9 +164,29 @@ def prepare_run(
             raise
     if plan:
         recipe = plan.schedule(recipe, updates_per_epoch=prepared.updates_per_epoch(recipe))
+        if recipe.train.time:
+            record = plan._asdict() | {"by_hand": sorted(plan.by_hand)}
+            write_text(out / _PLAN_FILE, f"{json.dumps(record)}\n")
     write_text(file, to_toml(recipe))
     shutil.rmtree(out / SHARDS_FOLDER, ignore_errors=True)
     return prepared
+
+
+def begun_plan(out: Path, plan: EpochPlan) -> EpochPlan:
+    """Return the plan that a run of a given time was begun with.
+
+    Args:
+        out: the run's folder; one of an older version has no plan.
+        plan: of the command that resumes the run, whose settings by hand stay, too.
+
+    Raises:
+        ValueError: if the file is damaged; one line.
+    """
+    file = out / _PLAN_FILE
+    if not file.is_file():
+        return plan
+    begun = read_record(file, EpochPlan, remedy="delete it to plan by the settings of the command")
+    return begun._replace(by_hand=begun.by_hand | plan.by_hand)
 
 
 def _trained_vocabulary(recipe: Recipe, out: Path, *, start: StartModel | None) -> Tokenizer | None:

@@ -22,7 +22,7 @@ from transduce.cluster.formats import resolve
 from transduce.cluster.translate import TranslateTexts, model_settings, process_corpus
 from transduce.corpus_check.language import guess_language
 from transduce.data.corpus import Pair, pair_fault, tidy
-from transduce.data.languages import same_language
+from transduce.data.languages import normalized_base
 from transduce.data.tokenizer import BACK_TRANSLATED, FORWARD_TRANSLATED
 from transduce.inference.translation import Translation
 from transduce.inference.translator import CHUNK, Translator
@@ -248,9 +248,19 @@ def _fault(
         return "score"
     for text, expected in zip(texts, languages, strict=True):
         guessed = guess_language([text]) if expected else ""
-        if guessed and not same_language(guessed, expected):
+        if guessed and _comparable(guessed) != _comparable(expected):
             return f"language {guessed}"
     return None
+
+
+def _comparable(code: str) -> str:
+    """The language of a code, as word lists can tell it: Norwegian is one.
+
+    >>> _comparable("zh-CN"), _comparable("nno")
+    ('zh', 'no')
+    """
+    base = normalized_base(code)
+    return "no" if base in ("nb", "nn", "nno") else base
 
 
 def _listed(left_out: Counter[str]) -> str:

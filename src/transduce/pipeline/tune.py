@@ -5,6 +5,7 @@ search that was stopped anywhere, within a trial too; each trial draws by a seed
 the search ends as an uninterrupted one.
 """
 
+import gc
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -19,6 +20,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import Trial, TrialState
 
 from transduce.io.lock import exclusive_lock
+from transduce.io.machine import out_of_memory
 from transduce.pipeline.defaults import RecipeChoice
 from transduce.pipeline.run import run_recipe
 from transduce.pipeline.run_folder import write_text
@@ -80,7 +82,7 @@ def search(
 
     Raises:
         ValueError: if the folder holds a search of other settings, or a setting is wrong.
-        FloatingPointError: if all trials diverged.
+        FloatingPointError: if all trials diverged or ran out of memory.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     identity = [str(choose([]).recipe), str(dict(space)), metric, str(seed)]
@@ -120,11 +122,18 @@ def search(
                 if isinstance(error, ValueError):  # of the settings; the next session goes on
                     raise
                 on_event(LogMessage(f"trial {number}: {error}"))
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                study.tell(trial, state=TrialState.FAIL)
+                own_message = isinstance(error, MemoryError) and str(error)
+                on_event(LogMessage(f"trial {number}: {own_message or 'out of memory'}"))
+            gc.collect()  # tensors in reference cycles, of which an allocator does not know
             _write_page(study, out / PAGE)
     if not study.get_trials(states=[TrialState.COMPLETE]):
         raise FloatingPointError(
             f"all trials in {out} failed: name another --out, and search lower values of "
-            f"train.learning_rate or higher ones of train.warmup"
+            f"train.learning_rate or higher ones of train.warmup, or smaller models for less memory"
         )
     return study
 

@@ -12,6 +12,9 @@ _MAX_BEAM = 10_000
 _MAX_ALPHA = 50
 """Beyond it the length penalty of a long translation is too large for a number."""
 
+_MAX_NGRAM = 10_000
+"""Beyond it an n-gram is longer than most translations may be."""
+
 
 class Request(NamedTuple):
     """One sentence to translate."""
@@ -123,6 +126,8 @@ class DecodingConstraints:
             if getattr(self, name) < 0:
                 option = name.replace("_", "-")
                 raise ValueError(f"{option} must not be negative, not {getattr(self, name)}")
+        if self.no_repeat > _MAX_NGRAM:
+            raise ValueError(f"no-repeat must be at most {_MAX_NGRAM:,}, not {self.no_repeat}")
         if self.max_length is not None and self.max_length <= self.min_length:
             raise ValueError(
                 f"max-length must be above min-length: {self.max_length} is not above "

@@ -20,6 +20,9 @@ from transduce.search.hypothesis import Hypothesis, rank
 from transduce.search.interruption import interruption_point
 from transduce.search.steps import SearchTask, Steps
 
+_LEAST_NUMBERS = 64
+"""Random numbers of a sample that are made at a time, at least."""
+
 
 class TokenSampler:
     """Draws next pieces for a batch with its own random numbers."""
@@ -29,33 +32,27 @@ class TokenSampler:
         config: SamplingConfig,
         sources: Sequence[Sequence[int]],
         *,
-        limits: Sequence[int],
         beam: int,
         device: torch.device | str,
     ) -> None:
-        """Make the random numbers of every sample, one for each piece up to its limit.
+        """Take the sentences; random numbers are made as pieces are drawn.
 
         Args:
             config: seed, temperature and cut-offs.
             sources: ids of each source sentence.
-            limits: maximum length of each translation in pieces, EOS included.
             beam: samples a sentence.
             device: device of the logits.
         """
-        self._config = config
-        numbers = np.ones((len(sources), beam, max(limits, default=0)))
-        for sentence, (source, limit) in enumerate(zip(sources, limits, strict=True)):
-            for number in range(beam):
-                numbers[sentence, number, :limit] = _uniform(
-                    config.seed, source, number, count=limit
-                )
-        self._numbers: Float[Tensor, "batch beam length"] = torch.from_numpy(numbers).to(device)
+        self._config, self._sources, self._beam, self._device = config, sources, beam, device
+        self._numbers: Float[Tensor, "batch beam length"] = self._make_numbers(0)
 
     def sample(self, log_probs: Float[Tensor, "rows vocab"], position: int) -> Int[Tensor, " rows"]:
         """Draw the piece at `position` of each row's translation, 0 for the first.
 
         A row in which no piece can be drawn gets one whose log-probability is not finite.
         """
+        if position >= self._numbers.size(2):
+            self._numbers = self._make_numbers(max(2 * position, _LEAST_NUMBERS))
         exact = log_probs.double()
         # Subtracting the maximum keeps a low temperature from overflowing.
         probs = ((exact - exact.amax(1, keepdim=True)) / self._config.temperature).softmax(1)
@@ -68,7 +65,16 @@ class TokenSampler:
 
     def select(self, batch_indices: Int[Tensor, " remaining"]) -> None:
         """Keep only these sentences of the batch."""
+        self._sources = [self._sources[index] for index in batch_indices.tolist()]
         self._numbers = self._numbers[batch_indices]
+
+    def _make_numbers(self, count: int) -> Float[Tensor, "batch beam count"]:
+        """Return the first random numbers of every sample: more begin with the same."""
+        numbers = np.empty((len(self._sources), self._beam, count))
+        for sentence, source in enumerate(self._sources):
+            for number in range(self._beam):
+                numbers[sentence, number] = _uniform(self._config.seed, source, number, count=count)
+        return torch.from_numpy(numbers).to(self._device)
 
 
 @torch.no_grad()

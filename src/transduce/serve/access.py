@@ -38,6 +38,7 @@ CORS_HEADERS = {
 """LibreTranslate's values, more methods, and three exposed headers of our own."""
 
 _CHECK_S = 1.0
+_REDIS_S = 0.5  # a request waits, and those after it: a storage that hangs must fail soon
 _IPV6_NETWORK = 64  # bits of an address that identify a client; it chooses the others freely
 
 
@@ -46,8 +47,8 @@ class KeyFile:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._path, self._keys = settings.key_file, settings.keys
-        self._identity = path_identity(self._path) if self._path else ()
-        self._checked = time.monotonic()
+        self._identity: tuple[int, ...] = ()  # a replaced worker has the settings of the start
+        self._checked = -math.inf
 
     def find(self, text: str) -> APIKey | None:
         """Return the key equal to `text`, if any; comparison time does not depend on the text."""
@@ -64,11 +65,13 @@ class KeyFile:
             return
         self._identity = identity
         try:
-            self._keys = read_keys(path)
+            keys = read_keys(path)
         except (OSError, ValueError) as error:
             LOG.warning("WARNING: API keys not updated, the previous ones stay valid: %s", error)
-        else:
-            LOG.info("API keys updated: %d", len(self._keys))
+            return
+        if keys != self._keys:
+            self._keys = keys
+            LOG.info("API keys updated: %d", len(keys))
 
 
 @contextmanager
@@ -89,10 +92,13 @@ class ClientLimits:
     """Which clients are accepted, and what they have used."""
 
     def __init__(self, settings: ServerSettings) -> None:
+        uri = settings.limits_storage
+        timeouts = {"socket_timeout": _REDIS_S, "socket_connect_timeout": _REDIS_S}
+        options = timeouts if uri.startswith(("redis", "valkey")) else {}
         try:
-            storage = storage_from_string(settings.limits_storage, wrap_exceptions=True)
+            storage = storage_from_string(uri, wrap_exceptions=True, **options)
         except ConfigurationError as error:
-            raise ValueError(f"limits_storage {settings.limits_storage!r}: {error}") from None
+            raise ValueError(f"limits_storage {uri!r}: {error}") from None
         self._settings = settings
         self._keys = KeyFile(settings)
         self._requests = MovingWindowRateLimiter(storage)
@@ -119,6 +125,12 @@ class ClientLimits:
         action = f"Visit {link}" if link else "Please contact the server operator"
         raise HTTPError(missing_status, f"{action} to get an API key")
 
+    def request_limit(self, key: APIKey | None) -> int:
+        """Return the maximum requests per minute of a key, or of an address without one."""
+        if key is not None and key.req_limit is not None:
+            return key.req_limit
+        return self._settings.req_limit
+
     @_storage_required()
     def count(self, key: APIKey | None, address: str, requests: int = 1) -> None:
         """Count requests of a key, or of an address without one.
@@ -126,9 +138,7 @@ class ClientLimits:
         Raises:
             HTTPError: 429 if they exceed the limit per minute, 503 without the storage of counts.
         """
-        limit = self._settings.req_limit
-        if key is not None and key.req_limit is not None:
-            limit = key.req_limit
+        limit = self.request_limit(key)
         if limit == NO_LIMIT or requests < 1:
             return
         client = f"key {key.user}" if key is not None else client_network(address)

@@ -59,6 +59,12 @@ class ClientStore:
         if retention_s < math.inf:
             asyncio.get_running_loop().call_later(retention_s, self._delete_expired)
 
+    def replace(self, kind: str, key: str, value: bytes, *, old: bytes) -> bool:
+        """Store a value in the place of `old`; return whether that was still stored."""
+        with self._usable() as database:
+            statement = "UPDATE item SET value = ? WHERE kind = ? AND key = ? AND value = ?"
+            return database.execute(statement, (value, kind, key, old)).rowcount == 1
+
     def get(self, kind: str, key: str) -> bytes | None:
         """Return a value; None if it does not exist or has expired."""
         rows = self._execute(

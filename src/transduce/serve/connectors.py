@@ -30,6 +30,11 @@ OPUS_CAT_TOO = "/MtRestService/"
 
 _BREAK = "<br />"  # how SubtitleEdit sends a line break
 _EVENTS: Final = "text/event-stream"
+_ENGLISH_WORDS = (
+    *("am", "an", "as", "be", "he", "her", "him", "hi"),
+    *("id", "is", "it", "my", "no", "or", "so"),
+)
+"""Language codes that are rather words where a prompt has them in lower case."""
 _INSTRUCTION = re.compile(r"\s*(?:please\s+)?translate\b[^\n]*\n\s*\n", re.IGNORECASE)
 
 
@@ -226,17 +231,22 @@ class ConnectorAPI:
     def _named_languages(self, prompt: str) -> tuple[str, str]:
         """Return the codes of the source and target language that a prompt names; "" for none."""
         languages = (*self._registry.sources(), *self._registry.targets())
-        names = {  # without variants: the codes and the names of languages take precedence
+        names = {  # without variants: the names of languages take precedence
             language_name(base_language(language.code)).lower(): language.code
             for language in reversed(languages)
         }
-        names |= {language.code.lower(): language.code for language in languages}
         names |= {language.name.lower(): language.code for language in languages}
-        choice = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        codes = {language.code.lower(): language.code for language in languages}
 
         def code_after(words: str) -> str:
-            match = re.search(rf"\b(?:{words})\s+({choice})(?!\w)", prompt, re.IGNORECASE)
-            return names.get(match[1].lower(), "") if match else ""  # "ı" matches "i"
+            for choices in (names, codes):  # a code may be a word, as "it": names come first
+                choice = "|".join(map(re.escape, sorted(choices, key=len, reverse=True)))
+                pattern = rf"\b(?:{words})\s+({choice})(?!\w)"
+                for match in re.finditer(pattern, prompt, re.IGNORECASE):
+                    code = choices.get(match[1].lower())  # none of "ı", which matches "i"
+                    if code and match[1] not in _ENGLISH_WORDS:
+                        return code
+            return ""
 
         return code_after("from"), code_after("to|into")
 

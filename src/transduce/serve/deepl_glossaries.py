@@ -8,7 +8,7 @@ as the translation memory of the server.
 import asyncio
 import csv
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from io import StringIO
@@ -120,7 +120,7 @@ class GlossaryAPI:
             _pair(direction.source.code, direction.target.code) for direction in directions
         )
         self._store = store
-        self._changing = asyncio.Lock()  # from reading a glossary to writing it
+        self._changing = asyncio.Lock()  # only other processes make a change start again
 
     async def find(self, owner: str, glossary_id: str) -> Glossary:
         """Return a glossary of an API key.
@@ -128,10 +128,7 @@ class GlossaryAPI:
         Raises:
             HTTPError: 404 if the key has none of that ID.
         """
-        value = self._store.get(_kind(owner), glossary_id)
-        if value is None:
-            raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
-        return await asyncio.to_thread(_parsed, value)
+        return await asyncio.to_thread(_parsed, self._stored(owner, glossary_id))
 
     @Operation("GET", "/v2/glossary-language-pairs")
     async def language_pairs(self, request: HTTPRequest) -> Content:
@@ -199,21 +196,23 @@ class GlossaryAPI:
     async def change(self, request: HTTPRequest) -> Content:
         """Rename a glossary; add terms, or replace their translations."""
         fields = read_fields(request, ChangeGlossary)
-        async with self._changing:
-            glossary = await self._requested(request)
-            merged = await asyncio.to_thread(self._merged, glossary, fields.dictionaries)
-            update = {"name": fields.name or glossary.name, "dictionaries": merged}
-            return (await self._put(glossary.model_copy(update=update))).info
+
+        def changed(glossary: Glossary) -> dict[str, object]:
+            merged = self._merged(glossary, fields.dictionaries)
+            return {"name": fields.name or glossary.name, "dictionaries": merged}
+
+        return (await self._change(request, changed)).info
 
     @Operation("PUT", "/v3/glossaries/{glossary_id}/dictionaries", DictionaryFields)
     async def replace_dictionary(self, request: HTTPRequest) -> Content:
         """Replace or add the dictionary of a language pair."""
         fields = read_fields(request, DictionaryFields)
-        async with self._changing:
-            glossary = await self._requested(request)
-            new = await asyncio.to_thread(self._dictionaries, [fields])
-            update = {"dictionaries": {**glossary.dictionaries, **new}}
-            await self._put(glossary.model_copy(update=update))
+        new = await asyncio.to_thread(self._dictionaries, [fields])
+
+        def changed(glossary: Glossary) -> dict[str, object]:
+            return {"dictionaries": {**glossary.dictionaries, **new}}
+
+        await self._change(request, changed)
         ((pair, terms),) = new.items()
         return _info(pair, terms)
 
@@ -221,24 +220,31 @@ class GlossaryAPI:
     async def delete_dictionary(self, request: HTTPRequest) -> None:
         """Delete the dictionary of a language pair."""
         fields = read_fields(request, LanguagePairFields)
-        async with self._changing:
-            glossary = await self._requested(request)
+
+        def changed(glossary: Glossary) -> dict[str, object]:
             glossary.terms(fields.source_lang, fields.target_lang)
             remaining = dict(glossary.dictionaries)
             del remaining[_pair(fields.source_lang, fields.target_lang)]
-            await self._put(glossary.model_copy(update={"dictionaries": remaining}))
+            return {"dictionaries": remaining}
+
+        await self._change(request, changed)
 
     @Operation("DELETE", "/v2/glossaries/{glossary_id}")
     @Operation("DELETE", "/v3/glossaries/{glossary_id}")
     async def delete(self, request: HTTPRequest) -> None:
         """Delete a glossary."""
-        async with self._changing:
-            glossary = await self._requested(request)
-            self._store.delete(_kind(request.user), glossary.glossary_id)
+        glossary = await self._requested(request)
+        self._store.delete(_kind(request.user), glossary.glossary_id)
 
     def _own(self, request: HTTPRequest) -> Iterator[Glossary]:
         """Parse the glossaries of a key one after the other, as they are taken."""
         return map(Glossary.model_validate_json, self._store.values(_kind(request.user)))
+
+    def _stored(self, owner: str, glossary_id: str) -> bytes:
+        value = self._store.get(_kind(owner), glossary_id)
+        if value is None:
+            raise HTTPError(404, f"Glossary {glossary_id[:60]!r} not found.")
+        return value
 
     async def _requested(self, request: HTTPRequest) -> Glossary:
         return await self.find(request.user, request.path_params["glossary_id"])
@@ -264,18 +270,33 @@ class GlossaryAPI:
                 dictionaries=self._dictionaries(dictionaries),
             )
 
-        return await self._put(await asyncio.to_thread(build))
+        glossary = await asyncio.to_thread(build)
+        value = await self._encoded(glossary)
+        self._store.put(_kind(glossary.owner), glossary.glossary_id, value)
+        return glossary
 
-    async def _put(self, glossary: Glossary) -> Glossary:
-        kind = _kind(glossary.owner)
+    async def _change(
+        self, request: HTTPRequest, changed: Callable[[Glossary], dict[str, object]]
+    ) -> Glossary:
+        """Replace fields of a glossary: again, if another process has changed it meanwhile."""
+        owner, glossary_id = request.user, request.path_params["glossary_id"]
+        async with self._changing:
+            while True:
+                old = self._stored(owner, glossary_id)
+                glossary = await asyncio.to_thread(_parsed, old)
+                update = await asyncio.to_thread(changed, glossary)
+                glossary = glossary.model_copy(update=update)
+                value = await self._encoded(glossary, old=old)
+                if self._store.replace(_kind(owner), glossary_id, value, old=old):
+                    return glossary
+
+    async def _encoded(self, glossary: Glossary, *, old: bytes = b"") -> bytes:
         value = await asyncio.to_thread(lambda: glossary.model_dump_json().encode())
         if len(value) > MAX_GLOSSARY_BYTES:
             raise HTTPError(400, f"The glossary exceeds {MAX_GLOSSARY_BYTES:,} bytes: split it.")
-        replaced = self._store.get(kind, glossary.glossary_id) or b""
-        if self._store.size(kind) - len(replaced) + len(value) > MAX_BYTES:
+        if self._store.size(_kind(glossary.owner)) - len(old) + len(value) > MAX_BYTES:
             raise HTTPError(400, f"The glossaries exceed {MAX_BYTES:,} bytes: delete some first.")
-        self._store.put(kind, glossary.glossary_id, value)
-        return glossary
+        return value
 
     def _merged(self, glossary: Glossary, fields: Sequence[DictionaryFields]) -> Dictionaries:
         merged = dict(glossary.dictionaries)

@@ -275,7 +275,8 @@ class DeepLDocumentAPI:
             deadline=time.time() + self._timeout_s,
         )
         self._save(job)
-        task = asyncio.create_task(self._translate(job, document, options, upload.name))
+        work = self._translate(job, document, options, upload.name, refund=request.refund)
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         handle = {"document_id": job.document_id, "document_key": job.key}
@@ -323,7 +324,13 @@ class DeepLDocumentAPI:
         )
 
     async def _translate(
-        self, job: DocumentJob, document: Document, options: TextOptions, name: str
+        self,
+        job: DocumentJob,
+        document: Document,
+        options: TextOptions,
+        name: str,
+        *,
+        refund: Callable[[], None],
     ) -> None:
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -342,9 +349,13 @@ class DeepLDocumentAPI:
             reason = error.message
         except TimeoutError:
             reason = f"The time limit of {self._timeout_s:g} seconds was exceeded"
+        except asyncio.CancelledError:
+            refund()
+            raise
         except Exception:
             LOG.exception("document failed")
             reason = "internal error"
+        refund()
         with suppress(HTTPError):  # the store may be what failed
             self._save(job.model_copy(update={"error": reason, "status": "error"}))
 

@@ -78,11 +78,9 @@ class LibreTranslateAPI:
         if limit != NO_LIMIT and alternatives > limit:
             raise HTTPError(400, f"Invalid request: alternatives parameter must be <= {limit}")
         texts = [fields.q] if isinstance(fields.q, str) else fields.q
-        if request.data().json is None:  # forms send line ends as CR LF
-            texts = [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]
         results = await translate_texts(
             self._registry,
-            request.check_texts(texts),
+            request.check_texts(_with_line_feeds(request, texts)),
             source=fields.source,
             target=fields.target,
             markup="html" if html else "placeholders",
@@ -159,7 +157,8 @@ class LibreTranslateAPI:
         memory = direction.memory
         if memory is None:
             raise HTTPError(403, "Suggestions are disabled on this server.")
-        text, correction = request.check_texts([fields.q, fields.s], limit_number=False)
+        texts = _with_line_feeds(request, [fields.q, fields.s])
+        text, correction = request.check_texts(texts, limit_number=False)
         entry = Entry(
             source=text,
             target=correction,
@@ -181,3 +180,10 @@ class LibreTranslateAPI:
             name = "s" if text.strip() else "q"
             raise HTTPError(400, f"Invalid request: missing {name} parameter")
         return {"success": True}
+
+
+def _with_line_feeds(request: HTTPRequest, texts: list[str]) -> list[str]:
+    """Normalize the line ends of a form's texts, which are CR LF."""
+    if request.data().json is not None:
+        return texts
+    return [text.replace("\r\n", "\n").replace("\r", "\n") for text in texts]

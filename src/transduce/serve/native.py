@@ -28,7 +28,7 @@ from transduce.serve.model_registry import (
 from transduce.serve.parameters import read_fields
 from transduce.serve.requests import HTTPRequest, replace_nul
 from transduce.serve.routing import JSON, Content, Operation, StrictModel, json_response
-from transduce.serve.settings import ServerSettings
+from transduce.serve.settings import NO_LIMIT, ServerSettings
 from transduce.serve.text_translation import (
     MAX_BEAM,
     TranslatedText,
@@ -239,7 +239,7 @@ def model_info(direction: Direction, settings: ServerSettings) -> dict[str, obje
         "example": _example(bundle),
         "calibrated": bundle.confidence is not None,
         "explorer": f"explore/{direction.name}" if direction.explorable else "",
-        "limits": {"characters": settings.char_limit},
+        "limits": {"characters": NO_LIMIT if settings.keys else settings.char_limit},
     }
 
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +31,8 @@ from transduce.serve.settings import ServerSettings
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable by which prometheus_client adds up the metrics of processes."""
+
+_MAX_PAUSE_S = 60.0  # before a replacement of a process that could not start
 
 Work = Callable[[ServerSettings, socket.socket, Callable[[str], None]], int]
 """Serves with some settings at a socket, reports what is served once ready, returns the exit code;
@@ -69,6 +72,7 @@ class _Supervisor:
         self._work, self._settings, self._bound = work, settings, bound
         self._signals: list[int] = []
         self._stopping = False
+        self._pause_s = 0.0
         self._workers = [self._start() for _ in range(settings.processes)]
         self._ready: list[Worker] = []  # those that became ready, also if they have ended
         self._codes: list[int] = []
@@ -88,6 +92,7 @@ class _Supervisor:
             for worker in [worker for worker in self._workers if not worker.ready.empty()]:
                 line = worker.ready.get()
                 self._ready.append(worker)
+                self._pause_s = 0.0
                 if len(self._ready) == self._settings.processes:
                     on_ready(line)
             for worker in ended:
@@ -99,13 +104,14 @@ class _Supervisor:
         context = multiprocessing.get_context("spawn")
         ready: SimpleQueue[str] = context.SimpleQueue()
         process = context.Process(
-            target=_run_worker, args=(self._work, self._settings, self._bound, ready)
+            target=_run_worker, args=(self._work, self._settings, self._bound, ready, self._pause_s)
         )
         process.start()
         return Worker(process, ready)
 
     def _stop(self) -> None:
         self._stopping = True
+        self._bound.close()  # else connections that no worker accepts would wait
         for worker in self._workers:
             worker.process.terminate()
 
@@ -116,7 +122,10 @@ class _Supervisor:
         mark_process_dead(worker.process.pid)
         started = len(self._ready) >= self._settings.processes
         if not self._stopping and started:
-            LOG.warning("WARNING: a process ended with %d; another one is started", code)
+            if worker not in self._ready:
+                self._pause_s = min(max(1.0, 2 * self._pause_s), _MAX_PAUSE_S)
+            when = f" in {self._pause_s:g} s" if self._pause_s else ""
+            LOG.warning("WARNING: a process ended with %d; another one is started%s", code, when)
             self._workers.append(self._start())
         elif not self._stopping:  # the others would fail for the same reason
             self._codes.append(code if code > 0 else 1)
@@ -137,9 +146,13 @@ def _shared_folder() -> Generator[Path]:
 
 
 def _run_worker(
-    work: Work, settings: ServerSettings, bound: socket.socket, ready: "SimpleQueue[str]"
+    work: Work,
+    settings: ServerSettings,
+    bound: socket.socket,
+    ready: "SimpleQueue[str]",
+    pause_s: float,
 ) -> None:
-    """Serve in this new process, until a signal arrives or the supervisor is gone."""
+    """Serve in this new process after a pause, until a signal or the end of the supervisor."""
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # Ctrl-C is for the supervisor, which passes it on once
     parent = multiprocessing.parent_process()
@@ -151,4 +164,5 @@ def _run_worker(
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
+    time.sleep(pause_s)
     sys.exit(work(settings, bound, ready.put))

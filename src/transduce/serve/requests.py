@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from transduce.serve.access import ClientLimits
-from transduce.serve.errors import HTTPError
+from transduce.serve.errors import HTTPError, is_deepl
 from transduce.serve.settings import NO_LIMIT, APIKey, ServerSettings
 
 LARGE_BODY = 64 * 1024
@@ -32,6 +32,8 @@ INVALID_JSON = "Invalid JSON format"
 
 SHUTDOWN = "the server is shutting down"
 """Message of the cancellation of requests that exceed the shutdown limit."""
+
+_IN_PARTS = ": send it in parts"
 
 
 class Upload(NamedTuple):
@@ -183,18 +185,22 @@ class HTTPRequest(Request):
                 counts as many requests as it has texts.
 
         Raises:
-            HTTPError: 400, naming the number and the limit; 429 if they exceed the requests per
-                minute or the key's daily quota (456 in DeepL's API).
+            HTTPError: 400, naming the number and the limit; 429 if they exceed what is left of the
+                requests per minute or the key's daily quota (456 in DeepL's API).
         """
+        key, path = self._key or APIKey(""), self.scope["path"]
         if limit_number:
             _check_limit(len(texts), self._settings.batch_limit)
+            request_limit = self._clients.request_limit(self._key)
+            _check_limit(len(texts), request_limit, "requests per minute", _IN_PARTS)
         self.state.characters = sum(map(len, texts))
         for text in texts:
             _check_limit(len(text), self._char_limit)
+        if not is_deepl(path):  # DeepL has its own status
+            _check_limit(self.state.characters, key.daily_characters, "daily quota", _IN_PARTS)
         if limit_number:  # `authorize` counted the first
             self._clients.count(self._key, self._address, len(texts) - 1)
-        key = self._key or APIKey("")
-        self._clients.charge(key, self.state.characters, path=self.scope["path"])
+        self._clients.charge(key, self.state.characters, path=path)
         self._charged += self.state.characters
         return [replace_nul(text) for text in texts]
 
@@ -232,9 +238,9 @@ def replace_nul(text: str) -> str:
     return text.replace("\0", " ") if "\0" in text else text
 
 
-def _check_limit(number: int, limit: int) -> None:
+def _check_limit(number: int, limit: int, name: str = "text limit", hint: str = "") -> None:
     if limit != NO_LIMIT and number > limit:
-        raise HTTPError(400, f"Invalid request: request ({number}) exceeds text limit ({limit})")
+        raise HTTPError(400, f"Invalid request: request ({number}) exceeds {name} ({limit}){hint}")
 
 
 def _reject_constant(word: str) -> NoReturn:

@@ -133,21 +133,26 @@ def _open_tensorboard(run: Path, update: int) -> Tracker:
 def _open_mlflow(run: Path, update: int) -> Tracker:
     mlflow: Any = importlib.import_module("mlflow")  # no stubs, and not always installed
     mlflow.set_experiment(PROJECT)
-    mlflow.start_run(run_name=run.name)
+    kept = _kept_id(run, "mlflow")
+    query = f"tags.`transduce.run` = '{kept}'"
+    if earlier := mlflow.search_runs(filter_string=query, max_results=1, output_format="list"):
+        mlflow.start_run(run_id=earlier[0].info.run_id)
+    else:
+        mlflow.start_run(run_name=run.name, tags={"transduce.run": kept})
     return Tracker(lambda values, step: mlflow.log_metrics(values, step=step), mlflow.end_run)
 
 
 def _open_like_wandb(package: str, run: Path, update: int) -> Tracker:
     module: Any = importlib.import_module(package)  # no stubs, and not always installed
     # trackio resumes a run by its name, wandb by its id.
-    ids = {"id": _kept_id(run)} if package == "wandb" else {}
+    ids = {"id": _kept_id(run, package)} if package == "wandb" else {}
     module.init(project=PROJECT, name=run.name, resume="allow", **ids)
     return Tracker(lambda values, step: module.log(dict(values), step=step), module.finish)
 
 
-def _kept_id(run: Path) -> str:
+def _kept_id(run: Path, tracker: str) -> str:
     """An id that stays in the run's folder; another run may have been at the same path."""
-    file = run / "wandb-id.txt"
+    file = run / f"{tracker}-id.txt"
     if not file.is_file():
         with atomic_file(file) as stream:
             stream.write(uuid4().hex.encode())

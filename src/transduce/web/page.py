@@ -18,7 +18,7 @@ import json
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
@@ -31,7 +31,7 @@ from safetensors.numpy import save
 from transduce.bundle.bundle import Bundle
 from transduce.bundle.tensors import MAX_WEIGHT
 from transduce.inference.translator import fit_to_positions
-from transduce.io.atomic_folder import atomic_file, atomic_folder
+from transduce.io.atomic_folder import MANIFEST, atomic_file, atomic_folder, check_replaceable
 from transduce.io.machine import VERSION
 from transduce.model.numpy_transformer import Weights
 from transduce.web.tokenizer import tokenizer_data
@@ -83,7 +83,6 @@ _SCRIPTS = (
 _IMPORT = re.compile(r'^import .*? from "\./(\w+)\.js";\n', re.MULTILINE | re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const))", re.MULTILINE)
 _GENERATOR = '<meta name="generator" content="transduce'
-_EXPORTED = re.compile(r"index\.html|manifest\.json|weights-[0-9a-f]{8}-\d+\.bin")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,9 +123,7 @@ def write_web(
         with atomic_file(out) as stream:
             stream.write(page.encode())
         return
-    names = [path.name for path in out.iterdir()] if out.is_dir() else []
-    if out.is_file() or not all(_EXPORTED.fullmatch(name) for name in names):
-        raise ValueError(f"{out} holds other files: name another folder for the export")
+    check_replaceable(out, _exported_files(out))
     weights, description = describe(bundle, precision=precision, history=history)
     digest = hashlib.sha256(weights).hexdigest()[:8]
     parts = {
@@ -138,6 +135,16 @@ def write_web(
             (fresh / name).write_bytes(part)
         description["weights"]["parts"] = list(parts)
         (fresh / INDEX).write_text(render(description), encoding="utf-8")
+
+
+def _exported_files(folder: Path) -> Collection[str]:
+    """Return the names of an earlier export's files, by its manifest; none of another site."""
+    try:
+        page = (folder / INDEX).read_text(encoding="utf-8", errors="replace")
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return ()
+    return files if _GENERATOR in page and isinstance(files, dict) else ()
 
 
 def single_page(

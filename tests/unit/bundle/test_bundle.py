@@ -16,7 +16,9 @@ from transduce.bundle import bundle as bundle_module
 from transduce.bundle.averaging import average_weights
 from transduce.bundle.bundle import Bundle, Provenance
 from transduce.bundle.calibration import Calibration, Confidence
+from transduce.bundle.card import model_card
 from transduce.data.config import Languages, TokenizerConfig
+from transduce.data.languages import LanguagePair
 from transduce.data.tokenizer import Tokenizer
 from transduce.model.transformer import Transformer
 from transduce.search.config import SearchConfig
@@ -139,6 +141,24 @@ def test_the_card_tells_people_what_it_is(saved: Path):
         'name = "small"',
     ):
         assert result in card
+
+
+def test_the_card_names_all_directions(bundle: Bundle):
+    pairs = (LanguagePair("en", "de"), LanguagePair("fr", "de"), LanguagePair("de", "en"))
+
+    card = model_card(replace(bundle, directions=pairs))
+    same_target = model_card(replace(bundle, directions=pairs[:2]))
+
+    for result in (
+        "# Translation in 3 directions\n",
+        "turns English (`en`) into German\n(`de`), fr (`fr`) into German\n(`de`), German (`de`)",
+        "transduce translate path/to/this/folder --to de < ",
+        '.translate(["..."], target="de")[0]',
+    ):
+        assert result in card
+    assert "# Translation in 2 directions\n" in same_target
+    assert "transduce translate path/to/this/folder < " in same_target
+    assert '.translate(["..."])[0]' in same_target
 
 
 def test_an_edited_card_is_no_damage(saved: Path):

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+import transduce.evaluation.perplexity as validation
 import transduce.train.step as step
 from transduce.cli import doctor
 from transduce.cli.doctor import Check, Diagnosis, DoctorReport, diagnose
@@ -92,8 +93,11 @@ def test_a_package_too_old_is_a_fault_with_the_command_that_mends_it(
     assert result.advice == 'python -m pip install "torch>=2.8"'
 
 
-def test_a_broken_self_test_is_a_fault_told_in_one_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(step, "train_step", broken)
+@pytest.mark.parametrize(("room", "name"), [(step, "train_step"), (validation, "perplexity")])
+def test_a_broken_self_test_is_a_fault_told_in_one_line(
+    room: object, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(room, name, broken)
 
     result = finding("a tiny model")
 

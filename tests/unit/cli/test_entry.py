@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import Transduce, refuses
 
 from transduce.cli import main
-from transduce.cli.app import print_stdout
+from transduce.cli.app import hint_to_resume, print_stdout
 from transduce.inference.translator import Translator
 
 
@@ -65,3 +65,24 @@ def test_a_path_that_is_not_utf_8_is_printed_as_it_is(capfdbinary: pytest.Captur
     print_stdout("caf\udce9.svg")
 
     assert capfdbinary.readouterr().out == b"caf\xe9.svg\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("prepared/prepared.json", "interrupted before training began; repeat the command\n"),
+        ("metrics.jsonl", "interrupted; resume with: "),
+        ("checkpoints/update-00000010", "interrupted; resume with: "),
+    ],
+)
+def test_an_interrupted_run_names_the_command_that_resumes_it(
+    file: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / file).mkdir(parents=True)
+
+    with pytest.raises(KeyboardInterrupt), hint_to_resume(tmp_path):
+        raise KeyboardInterrupt
+
+    message = capsys.readouterr().err
+    assert message.startswith(hint)
+    assert message.endswith(f"--resume --out {tmp_path}\n") == hint.endswith(": ")

@@ -104,6 +104,19 @@ def test_a_submission_is_for_all_workers_at_once_and_refused_in_one_line(
     assert options["slurm_array_parallelism"] == 300
 
 
+@pytest.mark.parametrize("program", ["sbatch", "srun", "squeue"])
+def test_a_program_of_slurm_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+):
+    modules = {"upath": None, "submitit": SimpleNamespace(AutoExecutor=refuse)}
+    monkeypatch.setattr(engines, "optional_module", modules.__getitem__)
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == program else name)
+    worker = ShardWorker(load=lambda: lambda shard: b"", output=str(tmp_path))
+
+    with pytest.raises(ValueError, match=f"slurm: this machine has no {program}; log in"):
+        list(engines.run_shards(worker, [], ClusterConfig(engine="slurm", workers=2)))
+
+
 def test_ray_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch):
     ray = SimpleNamespace(is_initialized=lambda: False, init=refuse)
     monkeypatch.setattr(engines, "optional_module", {"upath": None, "ray": ray}.__getitem__)

@@ -1,5 +1,6 @@
 """Reading never misaligns, cleaning never drops half a pair, and each complaint names its line."""
 
+import bz2
 import gzip
 import json
 import os
@@ -97,6 +98,16 @@ def test_missing_file_is_named(tmp_path: Path):
 def test_folder_in_place_of_a_file_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match=r"cannot be read: Is a directory"):
         list(read_pairs([tmp_path]))
+
+
+@pytest.mark.parametrize("names", [["a.tsv"], ["a.jsonl"], ["b.en", "a.de"]])
+def test_a_compression_that_is_not_read_is_named(tmp_path: Path, names: list[str]):
+    write(tmp_path / "b.en", b"one\n")
+    files = [tmp_path / name for name in names]
+    write(files[-1], bz2.compress(b"one\teins\n"))
+
+    with pytest.raises(ValueError, match=r"/a\.\w+ is bzip2: unpack it, or compress it by gzip"):
+        list(read_pairs(files, not_utf8="drop"))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")

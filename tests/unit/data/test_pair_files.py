@@ -156,6 +156,8 @@ def test_csv(tmp_path: Path) -> None:
     named = "id,de,en\n1,Hund,dog\n"
     assert pairs(file, named, ("en", "de")) == [("dog", "Hund")]
     assert pairs(file, "target,x,source\nHund,,dog\n") == [("dog", "Hund")]
+    assert pairs(file, "Source,Target,Notes\ndog,Hund,x\n") == [("dog", "Hund")]
+    assert pairs(file, "ID, EN, De\n1,dog,Hund\n", ("en", "de")) == [("dog", "Hund")]
     assert pairs(tmp_path / "a.csv.gz", gzip.compress(b"A,B")) == [("A", "B")]
 
 
@@ -186,6 +188,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ("a.csv", "a,b,c\n", "3 columns: name two of them source and target"),
         ("a.csv", "a,,b\n", "3 columns: name two of them source and target"),
         ("a.csv", "a,b\nc\n", "1 columns where there are 2: c"),
+        ("a.csv", f"a,b\n{'c' * 500}\n", r"1 columns where there are 2: c{197}\.\.\.$"),
         ("a.csv", 'a,"b\n', "not CSV in UTF-8: unexpected end of data"),
         ("a.csv", b"a,\xff\n", "not CSV in UTF-8: 'utf-8' codec"),
         ("a.csv", "", "no line to read"),

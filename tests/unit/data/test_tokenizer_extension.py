@@ -133,3 +133,14 @@ def test_characters_gain_only_characters():
     assert added
     assert {len(piece) for piece in added} == {1}
     assert new.UNK not in new.encode(NEW[0])
+
+
+def test_words_gain_only_words():
+    old = Tokenizer.train(OLD, TokenizerConfig(kind="word", vocab_size=61))
+
+    new = extend_tokenizer(old, NEW, count=3)
+
+    added = new.pieces(range(old.pad, new.pad))
+    assert added == ["▁żółw", "▁drinks", "▁krabbensalat"]
+    assert encode_without_prefix(old, added) == [[UNK]] * 3
+    assert new.pieces(new.encode("the żółw drinks")) == ["▁the", "▁żółw", "▁drinks"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.archives import CATALOGUES, same, translated
 
 from transduce.documents.formats import read_document
+from transduce.documents.markup import segment_text
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
@@ -55,6 +56,14 @@ def test_nested_icu_keeps_its_structure() -> None:
     assert json.loads(translated(document)) == [
         "{g, select, a {{n, plural, one {DOG} other {DOGS}}} other {{d, date, short} X Y}}"
     ]
+
+
+def test_formats_of_arguments_are_kept() -> None:
+    value = "{count, number} dogs on {d, date, short}, %1$,d cats"
+    document = read_document("a.json", json.dumps([value]).encode())
+
+    units = segment_text(document.segments[0].text, "placeholders").units
+    assert [unit.text for unit in units[1:]] == ["dogs on", "cats"]
 
 
 def test_formats_of_times_are_no_texts() -> None:
@@ -136,6 +145,15 @@ def test_styles_of_yaml_stay() -> None:
         .replace("an anchor", "AN ANCHOR")
         .replace("in a list", "IN A LIST")
     )
+
+
+def test_line_ends_of_blocks_stay() -> None:
+    content = CATALOGUES["a.yml"].replace("\n", "\r\n").encode()
+    written = translated(read_document("a.yml", content))
+    block = rebuilt("a.yml", "k: |\r\n  a dog\r\n  a cat\r\nj: 1\r\n", "ein Hund\neine Katze")
+
+    assert written.count(b"\n") == written.count(b"\r\n") > 10
+    assert block == "k: |\r\n  ein Hund\r\n  eine Katze\r\nj: 1\r\n"
 
 
 @pytest.mark.parametrize(

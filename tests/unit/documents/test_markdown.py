@@ -88,6 +88,11 @@ def test_a_translation_is_never_markup(source: str, translation: str, written: s
         ("a <b>c d</b> e f\n", "F E <b>D C</b> A\n"),
         ("a <code>C</code> \\<X_Y> b\n", "B \\<X_Y> <code>C</code> A\n"),
         ("> <p>a\n> b</p>\n", "> <p>a\n> b</p>\n"),
+        ("a dog\n$$\nx_1\n- y\n\n= z\n$$\nb c\n", "DOG A\n$$\nx_1\n- y\n\n= z\n$$\nC B\n"),
+        ("> $$a_b$$\n> a dog\n", "> $$a_b$$\n> DOG A\n"),
+        ("a $(x + y_1)$ *b c* $$xy - z$$ d\n", "A $(x + y_1)$ *C B* $$xy - z$$ D\n"),
+        ("costs $5 and $6 or 7 $ or a_b\n", "A_B OR $ 7 OR $6 AND $5 COSTS\n"),
+        ("a dog\n: b c\n:   d e\n\ncat\n\n: f g\n", "DOG A\n: C B\n:   E D\n\nCAT\n\n: G F\n"),
         ("a\0b\nc dog", "a\0b\nc dog"),  # the parser replaces NUL
     ],
 )
@@ -106,7 +111,22 @@ def test_emphasis_stays_emphasis_beside_other_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["*a ", "[", "`a ", "[`", "<a ", "![a", "[a](", "_a __b ", "> ", "a <!--"]
+    "text",
+    [
+        "*a ",
+        "[",
+        "`a ",
+        "[`",
+        "<a ",
+        "![a",
+        "[a](",
+        "_a __b ",
+        "> ",
+        "a <!--",
+        "$a ",
+        "$$\n",
+        "$$a\n",
+    ],
 )
 def test_hostile_markdown_takes_no_time(text: str) -> None:
     content = (text * 10_000).encode()

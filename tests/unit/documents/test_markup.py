@@ -68,7 +68,9 @@ def same(apart: SegmentedText) -> list[UnitTranslation]:
             "$HOME",
         ),
         *("%s", "%d", "%(name)s", "%1$s", "%.2f", "%03d", "%%", "%@", "<b>", "</b>", "<br/>"),
-        *("<00:01.500>", "<00:00:00.480>"),
+        *("%1$,d", "%,d", "%+,.2f", "%<name>s", "%<count>d"),
+        *("{count, number}", "{d, date, short}", "{ n , number , ::percent }"),
+        *("<00:01.500>", "<00:00:00.480>", "<c.yellow>", "<v.loud Ann>", "<c.a.b>", "</c.a>"),
         *('<a href="x y">', "&nbsp;", "&#39;", "&#x27;", "https://a.b/c?d=1&e", "www.a.org/b"),
         *("a.b+c@d-e.org", ":smile:", "🎉", "👩‍👩‍👧", "❤️", "🇩🇪"),
     ],
@@ -90,6 +92,7 @@ def test_a_placeholder_is_found(text: str):
         "AT&T",
         "12:30:45",
         "{a b}",
+        "{a, numbered}",
     ],
 )
 def test_what_people_write_is_no_placeholder(text: str):
@@ -233,6 +236,7 @@ def test_a_line_end_of_a_page_bounds_nothing():
         "<textarea>one <b>two</textarea>",
         '<p translate="no">one <p>two</p></p>',
         "<div class='a notranslate'>one</div>",
+        "<li translate=no>one <div><li>two</div>",
         "<!-- one <p> two -->",
         "<!doctype html>",
         '<img alt="a dog" title="a cat">',
@@ -487,6 +491,24 @@ def test_elements_end_where_theirs_ends():
     assert segment_texts("<code>a <code/> b</code> c", "html")[0] == "a b c"
 
 
+@pytest.mark.parametrize(
+    ("page", "texts"),
+    [
+        ("<ul><li translate=no>Acme<li>A dog</ul><p>More text.", ["A dog", "More text."]),
+        ("<ul><li translate=no>Acme <ul><li>b</ul><li>A dog</li></ul>", ["A dog"]),
+        ("<p class=notranslate>Acme<br>Inc.<p>A dog.", ["A dog."]),
+        ("<div><p translate=no>Acme</div>A dog.", ["A dog."]),
+        ("<dl><dt translate=no>Acme<dd>A dog</dl>", ["A dog"]),
+        ("<table><tr><td translate=no>Acme<tr><td>A dog</table>", ["A dog"]),
+        ("<table><tr><th translate=no><table><td>b</table><td>A dog</table>", ["A dog"]),
+        ("<select><option translate=no>Acme<option>A dog</select>", ["A dog"]),
+    ],
+)
+def test_an_element_without_end_tag_ends_where_browsers_end_it(page: str, texts: list[str]):
+    assert segment_texts(page, "html") == texts
+    assert restore_text(segment_text(page, "html"), same(segment_text(page, "html"))).text == page
+
+
 TAGS = ["<b>", "</b>", "<i class='x'>", "</i>", "<p>", "</p>", "<br>", "<img src=x>", "<code>"]
 TAGS += ["</code>", "<!-- c -->", "<script>", "</script>", "<a href='>'>", "</a>", "<", ">", "<b"]
 WORDS = [
@@ -636,6 +658,7 @@ def test_the_standard_librarys_parser_finds_the_same_tags_and_text(page: str):
 ONE = ["<a b='", "{{", "a@", "<code>"]
 MANY = ["<a ", '<a b="', "<!--", "<![x[", "</", "<b>", "{", "%", "http://", "&", "&aaaa", "<pre>"]
 MANY += ["<script>", ":a", "🎉", "<b>a</b> ", "<i>", "www.", "a.a@", "<code>a</code> {x} ", "$a"]
+MANY += ["<a.b", "{a, date", "{ ", "%<a", "<li translate=no>", "<p translate=no><div>"]
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,17 @@ def test_what_is_translated_or_not_to_be_is_kept() -> None:
     assert same(read(content)) == content.encode()
 
 
+def test_a_code_of_three_letters_is_the_same_language() -> None:
+    content = with_strings(
+        a={"localizations": {"de": unit("x")}}, b={"localizations": {"de-DE": unit("x", "new")}}
+    )
+
+    assert json.loads(translated(read(content, "deu")))["strings"] == {
+        "a": {"localizations": {"de": unit("x")}},
+        "b": {"localizations": {"de-DE": unit("B", "needs_review")}},
+    }
+
+
 def test_a_new_text_of_a_plural_is_filled_from_the_same_form_or_other() -> None:
     plural = {form: unit(f"{form} dogs") for form in ("one", "other")}
     old = {"one": unit("1", "new"), "few": unit("", "new"), "other": unit("kept")}

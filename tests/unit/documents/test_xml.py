@@ -304,6 +304,16 @@ def test_android_keeps_references_and_escapes() -> None:
     assert after == page.replace("It\\'s", "IT\\'S").replace("ok", "OK").replace("a dog", "DOG A")
 
 
+def test_items_of_styles_are_no_texts_of_android() -> None:
+    page = "<resources><style name='a'><item name='x'>bold red</item>\n</style><string name='b'>a dog</string><string-array name='c'>\n<item>a cat</item><!-- no -->\n<item>an elk</item></string-array><item type='id' name='y'>no text</item></resources>"
+
+    after = becomes("strings.xml", page)
+
+    assert after == page.replace("a dog", "DOG A").replace("a cat", "CAT A").replace(
+        "an elk", "ELK AN"
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [

@@ -2,12 +2,14 @@
 
 import importlib.util
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
 import torch
 from sacrebleu.metrics.chrf import CHRF
 from tests.conftest import SHAPE, made
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from transduce.data.batch import Batch, collate
 from transduce.data.tokenizer import Tokenizer
@@ -204,6 +206,33 @@ def test_a_model_in_training_is_measured_without_dropout_and_trains_on(
 
     assert result == expected
     assert untrained.training
+
+
+class NoFloat64(TorchDispatchMode):
+    """Refuses what Apple's GPUs refuse."""
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
+            raise TypeError("the MPS framework doesn't support float64")
+        return result
+
+
+def test_perplexity_needs_no_float64(untrained: Transformer, batches: list[Batch]):
+    expected = perplexity(untrained, batches)
+
+    with NoFloat64():
+        with pytest.raises(TypeError):
+            torch.zeros(2, dtype=torch.float64)
+        result = perplexity(untrained, batches)
+
+    assert result == expected
 
 
 def test_nothing_has_no_perplexity(untrained: Transformer):

@@ -101,9 +101,13 @@ def test_a_system_does_not_differ_from_itself(test: TestMethod):
     assert (result.p, result.verdict) == (1.0, "unclear")
 
 
+@pytest.mark.parametrize("end", ["", "\r"])
 @pytest.mark.parametrize("test", TESTS)
-def test_one_line_that_differs_may_be_chance(test: TestMethod):
-    result = last(compared(POOR, [REFERENCES[0], *POOR[1:]], test=test))
+def test_one_line_that_differs_may_be_chance(test: TestMethod, end: str):
+    other = [f"{line}{end}" for line in (POOR[0], REFERENCES[1], *POOR[2:])]
+    assert POOR[1] != REFERENCES[1]
+
+    result = last(compared(POOR, other, test=test))
 
     assert (result.p, result.verdict) == (1.0, "unclear")
 

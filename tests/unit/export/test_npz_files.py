@@ -198,6 +198,27 @@ def test_pickles_are_refused(npz: Path):
         import_marian(npz)
 
 
+def nested_aliases() -> str:
+    """A list of ten lists of ten lists …: a few hundred bytes, 10^30 words when written out."""
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30))
+    return f"a0: &a0 word\n{levels}"
+
+
+@pytest.mark.parametrize("name", ["model.npz", "vocab.yml", "decoder.yml"])
+def test_aliases_are_refused_at_once(npz: Path, name: str):
+    text = f"{nested_aliases()}type: *a29\nmodels: *a29\n"
+    if name == "model.npz":
+        with np.load(npz / name) as archive:
+            arrays = dict(archive)
+        settings = np.frombuffer(text.encode(), np.int8)
+        np.savez(npz / name, **{**arrays, "special:model.yml": settings})
+    else:
+        (npz / name).write_text(text)
+
+    with pytest.raises(ValueError, match=rf"{name} is no YAML file of settings without aliases"):
+        import_marian(npz)
+
+
 def test_an_ensemble_is_refused(npz: Path):
     (npz / "decoder.yml").write_text("models: [a.npz, b.npz]\nvocabs: [v.yml, v.yml]\n")
 

@@ -30,6 +30,13 @@ def test_a_glossary_is_read_without_its_comments_and_blank_lines(tmp_path: Path)
     assert read_glossary(path) == (DOG, Term("cat", "Katze"))
 
 
+@pytest.mark.parametrize("header", ["Source\tTarget", "# terms\n\nsrc\ttrg", "EN\tde"])
+def test_a_header_is_no_term(tmp_path: Path, header: str):
+    path = written(tmp_path, f"{header}\ndog\tHund\nsource\ttarget\n".encode())
+
+    assert read_glossary(path, languages=("en", "de")) == (DOG, Term("source", "target"))
+
+
 def test_a_terminology_in_tbx_is_read_in_the_direction_of_the_model(tmp_path: Path):
     path = tmp_path / "terms.tbx"
     path.write_text(

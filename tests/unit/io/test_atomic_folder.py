@@ -18,6 +18,8 @@ from transduce.io.atomic_folder import (
     atomic_file,
     atomic_folder,
     check_folder,
+    check_new_folder,
+    check_replaceable,
     recover_interrupted,
     sha256,
 )
@@ -320,6 +322,17 @@ def test_a_manifest_that_is_no_text_is_refused(box: Path):
 
     with pytest.raises(ValueError, match=r"manifest\.json is damaged or not a manifest"):
         check_folder(box, expected=WHAT)
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/", "box/.."])
+def test_a_folder_without_a_name_of_its_own_is_refused(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+
+    for check in (check_new_folder, lambda path: check_replaceable(path, ())):
+        with pytest.raises(ValueError, match=r"name a folder that is not the current one"):
+            check(Path(folder))
 
 
 def test_the_checksum_is_sha_256(tmp_path: Path):

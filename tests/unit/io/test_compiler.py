@@ -1,10 +1,13 @@
 """C++ of a package is compiled once a processor, and says so."""
 
+import ctypes
 import logging
+import os
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +53,33 @@ def test_compiling_is_logged_and_happens_once(package: str, caplog: pytest.LogCa
     assert [record.getMessage() for record in caplog.records] == [
         "compiling twice.cpp for this processor: takes seconds, once"
     ]
+
+
+def test_a_folder_that_may_hold_no_programs_is_named_and_nothing_compiled(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    monkeypatch.setattr(compiler, "_compile", None)  # would fail
+
+    assert load_compiled(package, "twice.cpp", {}) == (
+        None,
+        f"it cannot be compiled and loaded ({tmp_path / 'cache' / 'kernels'} is mounted with "
+        f"noexec: set TRANSDUCE_CACHE to another folder)",
+    )
+
+
+def test_a_library_that_cannot_be_loaded_is_not_the_compilers_fault(
+    package: str, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(path: str) -> None:
+        raise OSError("cannot enable executable stack")
+
+    monkeypatch.setattr(ctypes, "CDLL", fail)
+
+    assert load_compiled(package, "twice.cpp", {}) == (
+        None,
+        "it cannot be compiled and loaded (cannot enable executable stack)",
+    )
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -1,5 +1,6 @@
 """Lines go in and out as they are, or not at all."""
 
+import bz2
 import gzip
 import io
 import lzma
@@ -13,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from transduce.io.streams import compressed_stream, open_output, read_lines
+from transduce.io.streams import compressed_stream, open_output, read_content, read_lines
 
 TEXT = "ä\nb\n".encode()
 
@@ -43,6 +44,19 @@ def test_a_compressed_file_is_read_whatever_its_name(suffix: str, name: str, tmp
     assert read_lines(file) == ["ä", "b"]
 
 
+def test_a_dash_is_stdout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+):
+    monkeypatch.chdir(tmp_path)
+
+    with open_output(Path("-")) as out:
+        out.write(TEXT)
+        out.flush()
+
+    assert capfdbinary.readouterr().out == TEXT
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 def test_a_truncated_file_is_named_with_its_format(suffix: str, tmp_path: Path):
     file = tmp_path / f"text{suffix}"
@@ -50,6 +64,32 @@ def test_a_truncated_file_is_named_with_its_format(suffix: str, tmp_path: Path):
 
     with pytest.raises(ValueError, match=rf"text\{suffix} is not a complete \w+ file .* drop"):
         read_lines(file)
+
+
+@pytest.mark.parametrize("name", ["text", "text.de"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (bz2.compress(TEXT), "is bzip2: unpack it, or compress it by gzip, xz or Zstandard"),
+        (bz2.compress(b""), "is bzip2: "),
+        (b"PK\x03\x04\x14\0\0\0", "is zip: unpack it"),
+        (b"7z\xbc\xaf'\x1c\0\x04", "is 7z: unpack it"),
+        (b"PAR1\x15\x04\x15\n", "is Parquet: convert it to text"),
+    ],
+    ids=["bzip2", "empty bzip2", "zip", "7z", "Parquet"],
+)
+def test_another_compression_is_named(content: bytes, message: str, name: str, tmp_path: Path):
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(ValueError, match=rf"{name} {message}"):
+        read_lines(tmp_path / name)
+    assert read_content(tmp_path / name) == content  # a document may be a zip file
+
+
+def test_text_may_begin_as_another_compression_does(tmp_path: Path):
+    (tmp_path / "text").write_bytes(b"BZh9 1AY\nPK\nPAR1")
+
+    assert read_lines(tmp_path / "text") == ["BZh9 1AY", "PK", "PAR1"]
 
 
 @pytest.mark.parametrize("suffix", ["", *COMPRESSIONS])
@@ -103,6 +143,12 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path):
     (tmp_path / "text").write_bytes("a\u2028b\x85c\vd\n\ne".encode())
 
     assert read_lines(tmp_path / "text") == ["a\u2028b\x85c\vd", "", "e"]
+
+
+def test_line_ends_of_windows_are_no_text(tmp_path: Path):
+    (tmp_path / "text").write_bytes(b"a\r\nb\rc\r\r\n\r\n")
+
+    assert read_lines(tmp_path / "text") == ["a", "b\rc\r", ""]
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path):

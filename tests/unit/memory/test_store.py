@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,50 @@ def test_words_are_split_at_underscores_as_in_the_index(memory: TranslationMemor
     matches = memory.lookup("Call the old_function _ here.", languages=EN_DE)
 
     assert [match.score for match in matches] == [93]
+
+
+@pytest.mark.parametrize(
+    ("stored", "source"),
+    [
+        ("今天我们去公园散步。", "今天他们去公园散步。"),
+        ("東京タワーに登りました。", "東京タワーに登ります。"),
+    ],
+)
+def test_similar_sources_of_scripts_without_spaces(
+    memory: TranslationMemory, stored: str, source: str
+):
+    memory.add([entry(stored, "x")])
+
+    assert [match.entry.source for match in memory.lookup(source, languages=EN_DE)] == [stored]
+
+
+def test_codes_of_three_letters_name_the_same_languages(memory: TranslationMemory):
+    memory.add([replace(entry("A dog.", "Ein Hund."), target_lang="deu")])
+
+    assert memory.exact("A dog.", languages=EN_DE)
+    assert memory.exact("A dog.", languages=("eng", "deu_Latn"))
+    assert memory.lookup("A dog!", languages=("eng", "ger"))
+
+
+def test_entries_of_a_store_without_version_are_found(tmp_path: Path):
+    sources = ("我喜欢狗。", "A dog.")
+    with TranslationMemory(tmp_path / "old.db") as memory:
+        memory.add([entry(source, "x") for source in sources])
+        memory._database.executescript(
+            "INSERT INTO words (words) VALUES ('delete-all'); DROP TRIGGER index_words;"
+            "INSERT INTO words (rowid, source) SELECT id, source FROM entries;"
+            "UPDATE entries SET target_lang = 'deu'; PRAGMA user_version = 0;"
+            "CREATE TRIGGER index_words AFTER INSERT ON entries BEGIN INSERT INTO words"
+            " (rowid, source) VALUES (new.id, new.source); END;"
+        )
+
+    with TranslationMemory(tmp_path / "old.db") as memory:
+        memory.add([entry("我喜欢猫。", "y")])
+        similar = memory.lookup("我喜欢马。", languages=EN_DE)
+
+        assert all(memory.exact(source, languages=EN_DE) for source in sources)
+        assert [match.entry.target for match in similar] == ["y", "x"]
+        assert len(memory.lookup("A dog!", languages=EN_DE)) == 1
 
 
 def test_near_equality_is_below_100_percent(memory: TranslationMemory):
@@ -194,10 +239,13 @@ def test_the_command_imports_looks_up_and_exports(tmp_path: Path, transduce: Tra
     again = transduce("memory", "import", str(store), str(tmx), *languages)
     result = transduce("memory", "lookup", str(store), "A dog ran.", *languages)
     exported = transduce("memory", "export", str(store), "-o", str(copy))
+    to_stdout = transduce("memory", "export", str(store), "-o", "-")
 
     assert (imported.code, result.code, exported.code) == (0, 0, 0)
     assert "1 entries, 1 of them new" in imported.err
     assert "1 entries, 0 of them new" in again.err
     assert result.out == "81\tA dog runs.\tEin Hund rennt.\n"
     assert copy.read_text().count("<tu ") == 1
+    assert to_stdout.out == copy.read_text()
+    assert not Path("-").exists()
     assert transduce("memory", "export", str(tmp_path / "none.db")).code == 2

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from transduce.model import layers
 from transduce.model.layers import LearnedPositions, Positions, sinusoids
 
 
@@ -37,6 +38,21 @@ def test_a_table_that_grew_holds_what_it_held_before():
     after = positions(torch.zeros(1, 3, 6))
 
     assert torch.equal(before, after)
+
+
+def test_a_table_that_grows_in_two_threads_stays_the_longer(monkeypatch: pytest.MonkeyPatch):
+    positions = Positions(6, length=3)
+
+    def interrupted(length: int, d_model: int) -> Tensor:
+        """Another thread grows the table further in the meantime."""
+        if length < 40:
+            positions.rows(40)
+        return sinusoids(length, d_model)
+
+    monkeypatch.setattr(layers, "sinusoids", interrupted)
+
+    assert torch.equal(positions.rows(5), sinusoids(5, 6))
+    assert len(positions.table) == 80
 
 
 def test_the_table_is_no_part_of_the_weights():

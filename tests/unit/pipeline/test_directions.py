@@ -3,6 +3,7 @@
 import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -26,7 +27,7 @@ from transduce.export.argos import why_not as why_not_argos
 from transduce.export.marian import write_huggingface
 from transduce.export.marian_npz import write_marian_npz
 from transduce.inference.translator import Translator
-from transduce.pipeline import fit_time
+from transduce.pipeline import fit_time, synthetic_pairs
 from transduce.pipeline.prepare import prepare
 from transduce.pipeline.prepared import Prepared
 from transduce.pipeline.run import run_recipe
@@ -363,6 +364,32 @@ def test_a_missing_or_unknown_target_is_refused_by_name(model: Path):
         translator.translate("one", target="fr")
     with pytest.raises(ValueError, match="not translate from 'fr', only from de, en"):
         translator.to("de", source="fr")
+
+
+def test_augment_takes_text_of_any_source_of_a_model_of_several(
+    tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    tokenizer = Tokenizer.train(
+        DIGITS + ZIFFERN, TokenizerConfig(vocab_size=90), tags=[target_tag("en"), *SYNTHETIC_TAGS]
+    )
+    config = replace(PLAIN_SHAPE, vocab_size=tokenizer.vocab_size)
+    Bundle(
+        model=lively(config),
+        tokenizer=tokenizer,
+        languages=Languages(source="de", target="en"),
+        search=SearchConfig(beam=2),
+        provenance=Provenance(),
+        directions=tuple(LanguagePair(source, "en") for source in ("de", "fr")),
+    ).save(tmp_path / "model")
+    calls: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        synthetic_pairs, "augment", lambda *_, languages, **__: calls.append(languages)
+    )
+
+    result = transduce("augment", tmp_path / "model", "-i", tmp_path / "more", "-o", tmp_path / "o")
+
+    assert result.code == 0, result.err
+    assert calls == [("", "en")]
 
 
 def test_the_server_lists_every_direction_of_one_model(model: Path):

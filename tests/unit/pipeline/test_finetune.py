@@ -11,6 +11,7 @@ from transduce.bundle.bundle import Bundle, Provenance
 from transduce.config import explicit_settings, load_recipe
 from transduce.data.config import Languages, TokenizerConfig
 from transduce.data.corpus import Pair
+from transduce.data.languages import LanguagePair
 from transduce.data.tokenizer import UNK, Tokenizer
 from transduce.data.tokenizer_extension import extend_tokenizer
 from transduce.model.config import ModelConfig
@@ -118,6 +119,23 @@ def test_languages_are_the_models_unless_others_are_said(
     result = followed(start, *settings).languages
 
     assert (result.source, result.target, result.target_name) == expected
+
+
+def test_languages_are_those_of_the_first_direction_unless_others_are_said(start: StartModel):
+    tokenizer = Tokenizer.train(NEW, TokenizerConfig(vocab_size=60), tags=["<2zh>", "<2en>"])
+    bundle = bundle_of(replace(CONFIG, vocab_size=tokenizer.vocab_size), tokenizer)
+    named = Languages(source="zh", target="en", source_name="Chinese", target_name="English")
+    pairs = (LanguagePair("zh", "en"), LanguagePair("en", "zh"))
+    both = replace(start, bundle=replace(bundle, languages=named, directions=pairs))
+    back, same = (
+        f'data.directions=[{{source="{a}", target="{b}", train=["a.tsv"]}}]'
+        for a, b in (("en", "zh"), ("zh", "en"))
+    )
+
+    assert followed(both, back).languages == Languages(source="en", target="zh")
+    assert followed(both, same).languages == named
+    others = ('languages.source="en"', 'languages.target="yue"')
+    assert followed(both, back, *others).languages == Languages(source="en", target="yue")
 
 
 def test_search_is_the_models_unless_it_is_said(start: StartModel):

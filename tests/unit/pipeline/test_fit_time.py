@@ -17,9 +17,9 @@ from transduce.evaluation.metrics import Perplexity
 from transduce.model.transformer import Transformer
 from transduce.pipeline import fit_time as module
 from transduce.pipeline import run as run_module
-from transduce.pipeline.defaults import NO_PLAN, R_DROP_EPOCHS, EpochPlan
+from transduce.pipeline.defaults import NO_PLAN, R_DROP_EPOCHS, EpochPlan, choose_recipe
 from transduce.pipeline.fit_time import Durations, describe_plan, fit_time, measure_evaluation
-from transduce.pipeline.run import _Run  # pyright: ignore[reportPrivateUsage]
+from transduce.pipeline.run import _Run, run_recipe  # pyright: ignore[reportPrivateUsage]
 from transduce.pipeline.run_folder import check_output_folder, prepare_run
 from transduce.pipeline.selection import RunEvaluator
 from transduce.search.config import SearchConfig
@@ -127,8 +127,38 @@ def test_a_begun_run_of_a_given_time_gets_another_time_once_it_has_a_checkpoint(
     (tmp_path / "checkpoints" / checkpoint).mkdir(parents=True)
     message = f"^{refused} differs from that of the run in .* or start a new run"
 
+    recipe = choose_recipe(str(file), [setting]).recipe
     with pytest.raises(ValueError, match=message) if refused else nullcontext():
-        check_output_folder(load_recipe(str(file), [setting]), tmp_path, resume=True)
+        check_output_folder(recipe, tmp_path, resume=True)
+
+
+def test_a_run_resumed_before_its_first_checkpoint_keeps_what_was_set_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write_corpus(tmp_path)
+    files = f"data.train=['{tmp_path}/train.src', '{tmp_path}/train.rev']"
+    small = [word for word in SMALL if word != "--set"]
+    recipe, out = load_recipe("tiny", [files, *small, "train.time=1h"]), tmp_path / "run"
+    prepare_run(recipe, out, plan=BY_HAND, on_event=print)
+    plans = list[EpochPlan]()
+
+    def fit(*_: object, plan: EpochPlan, started: float) -> None:
+        plans.append(plan)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Run, "fit_time", fit)
+    begun = load_recipe(out / "recipe.toml")
+    more = EpochPlan(0, frozenset({"train.warmup"}), recipe_given=True)
+    for plan in (None, more):
+        with pytest.raises(KeyboardInterrupt):
+            run_recipe(begun, out, resume=True, plan=plan, on_event=print)
+
+    assert plans == [BY_HAND, BY_HAND._replace(by_hand=BY_HAND.by_hand | more.by_hand)]
+    (out / "plan.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"plan\.json is damaged .*: delete it"):
+        run_recipe(begun, out, resume=True, on_event=print)
+    (out / "recipe.toml").unlink()  # as if killed before it was written
+    check_output_folder(recipe, out, resume=False)
 
 
 def test_ranks_plan_a_run_by_the_same_collectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

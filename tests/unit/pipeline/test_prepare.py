@@ -327,6 +327,19 @@ def test_too_few_pairs_are_said_unless_training_starts_from_a_model(
     assert not [note for note in more if "random weights" in note]
 
 
+def test_a_model_whose_name_is_not_utf8_is_refused_before_the_corpus_is_read(tmp_path: Path):
+    bundle = create_autospec(Bundle, instance=True)
+    start = StartModel(name=os.fsdecode(b"m\xfcd"), sha256="0" * 64, bundle=bundle)
+    notes: list[str] = []
+
+    with pytest.raises(ValueError, match=r"^'m\\udcfcd': the file's name is not UTF-8: rename it$"):
+        prepare.prepare(
+            a_corpus(tmp_path, pairs=97), tmp_path / "run", start=start, on_event=saying(notes)
+        )
+
+    assert notes == []
+
+
 def test_protected_text_is_placeholders_where_both_sides_have_it(tmp_path: Path):
     """One pair in eight stays as it is, so that the model translates plain text, too."""
     pairs = [Pair(f"open file_{n}.txt now", f"öffne jetzt file_{n}.txt") for n in range(80)]

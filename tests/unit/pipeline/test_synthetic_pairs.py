@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.conftest import Run, Transduce, refuses
 
+from transduce.corpus_check.language import guess_language
 from transduce.inference.translation import Translation
 from transduce.inference.translator import Translator
 from transduce.pipeline import synthetic_pairs
@@ -14,6 +15,8 @@ from transduce.pipeline.synthetic_pairs import SyntheticConfig, augment
 from transduce.train.events import Event, LogMessage
 
 GERMAN = "Der Hund ist in dem Garten und die Katze nicht."
+CHINESE = "狗在花园里，猫不在房子里，但是我和你在一起，我们都很高兴。"
+NORWEGIAN = "Hun ba meg om å ta vare på huset, og jeg er glad i å gå tur av og til."
 ENGLISH = "The dog and the cat are not in the house, but I am here with you."
 
 
@@ -35,11 +38,17 @@ class Table(Translator):
 
 
 def made(
-    table: Table, text: Path, out: Path, config: SyntheticConfig, *, model: str = "m"
+    table: Table,
+    text: Path,
+    out: Path,
+    config: SyntheticConfig,
+    *,
+    model: str = "m",
+    languages: tuple[str, str] = ("de", "en"),
 ) -> tuple[str, list[str]]:
     events: list[Event] = []
     result = augment(
-        table, text, out, config=config, model=model, languages=("de", "en"), on_event=events.append
+        table, text, out, config=config, model=model, languages=languages, on_event=events.append
     )
     return result, [event.text for event in events if isinstance(event, LogMessage)]
 
@@ -92,6 +101,30 @@ def test_poor_pairs_are_left_out_with_their_reason(tmp_path: Path, reason: str):
 
     assert result == f"1 pairs of 2 lines; left out now 1 ({reason}: 1)"
     assert (tmp_path / "o.tsv").read_text("utf-8") == "<bt> Good day.\tGuten Tag.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "languages"),
+    [
+        *((GERMAN, codes) for codes in (("de-AT", "en-GB"), ("deu_DE", "eng_US"))),
+        *((CHINESE, (code, "en")) for code in ("zh-CN", "zh_Hant", "zho_Hans")),
+        *((NORWEGIAN, (code, "en")) for code in ("no", "nb-NO", "nob", "nn", "nno")),
+    ],
+)
+def test_a_language_is_recognised_whatever_its_region_and_script(
+    tmp_path: Path, text: str, languages: tuple[str, str]
+):
+    assert guess_language([text])
+
+    result, _ = made(
+        Table({text: ENGLISH}),
+        written(tmp_path, text),
+        tmp_path / "o.tsv",
+        SyntheticConfig(),
+        languages=languages,
+    )
+
+    assert result == "1 pairs of 1 lines"
 
 
 def test_a_milder_filter_follows_one_that_kept_nothing(tmp_path: Path):

@@ -4,9 +4,13 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from weakref import ReferenceType, ref
 
 import pytest
+import torch
 from tests.conftest import SMALL, Transduce, refuses, write_corpus
+from torch import Tensor
 
 from transduce.config import Recipe, load_recipe
 from transduce.pipeline import tune
@@ -115,6 +119,50 @@ def test_a_search_whose_trials_all_diverge_has_no_best_one(
         tuned(tmp_path, monkeypatch, metric="loss", **arguments)
     with pytest.raises(ValueError, match="holds a search of other settings"):
         tuned(tmp_path, monkeypatch, metric="bleu", **arguments)
+
+
+class FullMemory(Runs):
+    """The first run fails; its weights are part of a reference cycle, as models' are."""
+
+    def __init__(self, error: type[Exception], text: str) -> None:
+        super().__init__()
+        self.error, self.text = error, text
+        self.weights: ReferenceType[Tensor] | None = None
+
+    def run_recipe(self, recipe: Recipe, out: Path, **rest: Any) -> SimpleNamespace:
+        if self.weights:
+            assert self.weights() is None, "those of the first run are freed"
+            return super().run_recipe(recipe, out, **rest)
+        model = SimpleNamespace(weights=torch.zeros(7))
+        model.itself = model
+        self.weights = ref(model.weights)
+        raise self.error(self.text)
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "message"),
+    [
+        (MemoryError, "", "out of memory"),
+        (MemoryError, "memory runs out on a single pair", "memory runs out on a single pair"),
+        (torch.OutOfMemoryError, "Tried to allocate 2 GiB.\nSee the manual.", "out of memory"),
+    ],
+)
+def test_a_trial_without_memory_fails_and_leaves_none_occupied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception], text: str, message: str
+):
+    space = parse_space(["model.dropout=0.0:0.5"], [])
+
+    study, messages = tuned(
+        tmp_path, monkeypatch, runs=FullMemory(error, text), trials=3, space=space
+    )
+
+    assert [row[3] for row in trial_rows(study)] == ["fail", "complete", "complete"]
+    assert f"trial 0: {message}" in messages
+
+
+def test_an_error_that_is_a_bug_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        tuned(tmp_path, monkeypatch, runs=FullMemory(RuntimeError, "shapes cannot be multiplied"))
 
 
 def test_ranges_and_choices():

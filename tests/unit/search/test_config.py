@@ -28,6 +28,7 @@ def test_a_drawing_that_cannot_be_is_refused(setting: dict[str, float], message:
     ("setting", "message"),
     [
         ({"no_repeat": -1}, "no-repeat must not be negative"),
+        ({"no_repeat": 2**63}, "no-repeat must be at most 10,000, not 9223372036854775808"),
         ({"min_length": -1}, "min-length must not be negative"),
         ({"min_length": 3, "max_length": 3}, "max-length must be above min-length"),
         ({"max_length": 0}, "max-length must be above min-length"),

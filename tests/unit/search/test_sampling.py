@@ -59,13 +59,13 @@ def drawn(
                 requests, constraints, limits=limits, eos=EOS, pad=PAD, device="cpu"
             ),
         ),
-        sampler=TokenSampler(draw, sources, limits=limits, beam=beam, device="cpu"),
+        sampler=TokenSampler(draw, sources, beam=beam, device="cpu"),
     )
 
 
 def picked(draw: SamplingConfig, *, count: int = 5000) -> dict[int, float]:
     """How often each piece comes first by these chances."""
-    chance = TokenSampler(draw, [(7, 11)], limits=[1], beam=count, device="cpu")
+    chance = TokenSampler(draw, [(7, 11)], beam=count, device="cpu")
     row = [math.log(CHANCES[piece]) if piece in CHANCES else -math.inf for piece in range(5)]
     ids = chance.sample(torch.tensor([row]).expand(count, -1), 0)
     return {piece: many / count for piece, many in Counter(ids.tolist()).items()}
@@ -107,7 +107,7 @@ def test_top_k_leaves_the_likeliest_few():
 
 def test_no_piece_below_the_k_likeliest_is_drawn():
     rows = torch.randn(2000, 97, generator=torch.Generator().manual_seed(3)).log_softmax(1)
-    chance = TokenSampler(SamplingConfig(top_k=13), [(2,)], limits=[1], beam=2000, device="cpu")
+    chance = TokenSampler(SamplingConfig(top_k=13), [(2,)], beam=2000, device="cpu")
 
     ids = chance.sample(rows, 0)
 
@@ -170,11 +170,34 @@ def test_a_narrower_beam_draws_the_first_of_a_wider_one():
     )
 
 
+def test_a_higher_limit_draws_the_same_and_reserves_nothing():
+    logits, requests = random_logits(1), [Request((2, 3)), Request((5,))]
+
+    low, high = (
+        drawn(logits, requests, limits=[limit] * 2, beam=3, draw=SamplingConfig())
+        for limit in (60, 10**15)
+    )
+
+    assert low == high
+
+
+def test_numbers_do_not_depend_on_when_they_are_made():
+    rows, places = torch.zeros(6, 97), range(200)
+    sources, remaining = [(2,), (3,), (5,)], torch.tensor([0, 2])
+    gradual, direct = (
+        TokenSampler(SamplingConfig(), sources, beam=2, device="cpu") for _ in range(2)
+    )
+    direct.sample(rows, places[-1])
+    for sampler in (gradual, direct):
+        sampler.select(remaining)
+
+    for place in places:
+        assert gradual.sample(rows[:4], place).equal(direct.sample(rows[:4], place))
+
+
 def test_seeds_sentences_and_draws_have_numbers_of_their_own():
     def first(seed: int, source: tuple[int, ...]) -> list[list[int]]:
-        chance = TokenSampler(
-            SamplingConfig(seed=seed), [source], limits=[50], beam=2, device="cpu"
-        )
+        chance = TokenSampler(SamplingConfig(seed=seed), [source], beam=2, device="cpu")
         rows = torch.zeros(2, 97)
         return [chance.sample(rows, place).tolist() for place in range(50)]
 

@@ -71,6 +71,26 @@ def test_the_storage_of_counts_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> 
     assert not any("alpha" in name for name in counted)
 
 
+@pytest.mark.parametrize(
+    ("storage", "seconds"),
+    [("redis://localhost", 0.5), ("valkey://localhost", 0.5), ("memory://", None)],
+)
+def test_a_redis_that_hangs_fails_soon(
+    storage: str, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, object] = {}
+
+    def open_storage(uri: str, **options: object) -> MemoryStorage:
+        given.update(options, uri=uri)
+        return MemoryStorage()
+
+    monkeypatch.setattr("transduce.serve.access.storage_from_string", open_storage)
+    ClientLimits(ServerSettings(limits_storage=storage))
+
+    assert given["uri"] == storage
+    assert given.get("socket_timeout") == given.get("socket_connect_timeout") == seconds
+
+
 def refuse(*_: object, **__: object) -> NoReturn:
     raise ValueError("connection refused")
 
@@ -104,10 +124,20 @@ def test_an_unchanged_key_file_is_not_read_again(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("alpha\n")
     keys = KeyFile(ServerSettings(keys=read_keys(file), key_file=file))
+    assert keys.find("alpha") == APIKey("alpha")
     file.write_text("betas\n")
     os.utime(file, (0, 0))
 
     assert keys.find("betas") is None  # within a second
+
+
+def test_a_process_that_starts_later_reads_the_keys_of_now(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("new\n")
+    keys = KeyFile(ServerSettings(keys=(APIKey("old"),), key_file=file))
+
+    assert keys.find("old") is None
+    assert keys.find("new") == APIKey("new")
 
 
 def test_requests_per_minute_are_counted_by_key_or_address(serve: Serve) -> None:
@@ -142,6 +172,27 @@ def test_a_batch_counts_as_many_requests_as_its_texts(serve: Serve) -> None:
     assert served.ask("POST", "/v2/translate", json=deepl).status_code == 429
     refused = served.ask("POST", "/translate", json=FIELDS)
     assert refused.json() == {"error": "Slowdown: 6 per 1 minute"}
+
+
+def test_a_request_that_no_waiting_makes_small_enough_is_refused_for_good(serve: Serve) -> None:
+    keys = (APIKey("counted", req_limit=6), APIKey("ten", daily_characters=10))
+    served = serve(settings=ServerSettings(keys=keys))
+    batch = FIELDS | {"q": ["One."] * 7, "api_key": "counted"}
+    text = FIELDS | {"q": "Hello there.", "api_key": "ten"}
+
+    for fields, message in (
+        (batch, "request (7) exceeds requests per minute (6): send it in parts"),
+        (text, "request (12) exceeds daily quota (10): send it in parts"),
+    ):
+        refused = served.ask("POST", "/translate", json=fields)
+        assert refused.status_code == 400
+        assert refused.json() == {"error": f"Invalid request: {message}"}
+        assert "retry-after" not in refused.headers
+    batch["q"] = ["One."] * 5  # the refused one counted once
+    assert served.ask("POST", "/translate", json=batch).status_code == 200
+    deepl = {"text": ["Hello there."], "target_lang": "DE"}
+    key = {"Authorization": "DeepL-Auth-Key ten"}
+    assert served.ask("POST", "/v2/translate", json=deepl, headers=key).status_code == 456
 
 
 def test_without_keys_the_address_counts_and_health_is_free(serve: Serve) -> None:

@@ -53,6 +53,9 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     first.put("glossary", "a", b"x")
 
     assert second.get("glossary", "a") == b"x"
+    assert second.replace("glossary", "a", b"y", old=b"x")
+    assert not first.replace("glossary", "a", b"z", old=b"x")
+    assert first.get("glossary", "a") == b"y"
     first.close()
     second.close()
 

@@ -148,6 +148,31 @@ def test_a_prompt_names_a_language_with_its_variant_or_without(
     assert served.loud[pair].received == ["A dog runs."]
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Add nothing to it and translate it into German.",
+        "The text is to be translated into German.",
+        "Translate from en to de.",
+        "Add nothing to it; translate into de.",
+    ],
+)
+def test_a_word_that_is_a_code_names_no_language(serve: "Serve", prompt: str) -> None:
+    served = serve("en-it", "en-be", "en-de")
+    system = {"role": "system", "content": prompt}
+    messages = [system, {"role": "user", "content": "A dog runs."}]
+
+    assert served.post("/v1/chat/completions", messages=messages).status_code == 200
+    assert served.loud["en-de"].received == ["A dog runs."]
+
+
+def test_a_code_that_is_a_word_is_written_in_capitals(serve: "Serve") -> None:
+    served = serve("en-de", "en-it")
+
+    assert chat(served, "Translate from EN to IT:\n\nA dog runs.") == "A DOG RUNS."
+    assert served.loud["en-it"].received == ["A dog runs."]
+
+
 @pytest.mark.parametrize("model", ["transduce-en-fr", "EN-FR"])
 def test_the_name_of_a_chat_model_is_a_direction(serve: "Serve", model: str) -> None:
     served = serve("en-de", "en-fr")

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -317,6 +318,23 @@ def test_parallel_changes_of_a_glossary_are_all_kept(served: Served) -> None:
     assert served.ask("GET", path).json()["dictionaries"][0]["entry_count"] == 2 + 5
 
 
+def test_parallel_changes_in_several_processes_are_all_kept(serve: Serve, tmp_path: Path) -> None:
+    settings = ServerSettings(store_path=tmp_path / "clients.sqlite")
+    both = [serve(settings=settings), serve(settings=settings)]
+    path = f"/v3/glossaries/{made_glossary(both[0])}"
+    changes = [{"dictionaries": [{**PAIR, "entries": f"dog {i}\tHund {i}"}]} for i in range(10)]
+
+    async def change_all() -> None:
+        async with both[0].client() as first, both[1].client() as second:
+            clients = [first, second] * 5
+            pairs = zip(clients, changes, strict=True)
+            await asyncio.gather(*[client.patch(path, json=change) for client, change in pairs])
+
+    asyncio.run(change_all())
+
+    assert both[0].ask("GET", path).json()["dictionaries"][0]["entry_count"] == 2 + 10
+
+
 def test_a_store_that_fails_is_unavailable(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -417,12 +435,17 @@ def test_every_path_wants_the_key_and_each_key_has_its_own(serve: Serve) -> None
 
 
 def documents(
-    served: Served, wish: dict[str, str | list[str]], *, name: str = "a.txt"
+    served: Served,
+    wish: dict[str, str | list[str]],
+    *,
+    name: str = "a.txt",
+    headers: dict[str, str] | None = None,
 ) -> list[httpx.Response]:
     """Upload a document and ask for its state until it is done, then for the result."""
 
     async def go() -> list[httpx.Response]:
         async with served.client() as client:
+            client.headers.update(headers or {})
             files = {"file": (name, b"Apple\nA dog.\n")}
             response = [await client.post("/v2/document", data=wish, files=files)]
             if response[0].status_code != 200:
@@ -458,6 +481,37 @@ def test_a_document_that_fails_says_why(serve: Serve) -> None:
     assert state.json()["status"] == "error"
     assert state.json()["error_message"].startswith("Source and target language")
     assert message(result, 404)
+
+
+def test_a_document_that_fails_costs_nothing(serve: Serve) -> None:
+    settings = ServerSettings(keys=(APIKey("secret", daily_characters=99),))
+    served = serve("en-de", "de-en", settings=settings)
+    key = {"Authorization": "DeepL-Auth-Key secret"}
+
+    *_, state, _, _ = documents(served, {"source_lang": "EN", "target_lang": "EN"}, headers=key)
+
+    assert state.json()["status"] == "error"
+    assert served.ask("GET", "/v2/usage", headers=key).json()["character_count"] == 0
+
+
+def test_a_document_that_is_cancelled_costs_nothing(serve: Serve) -> None:
+    served = serve(settings=ServerSettings(keys=(APIKey("secret", daily_characters=99),)))
+    key = {"Authorization": "DeepL-Auth-Key secret"}
+    loud = served.loud["en-de"]
+    loud.go.clear()
+
+    async def go() -> None:
+        async with served.client() as client:
+            files = {"file": ("a.txt", b"A dog.")}
+            await client.post("/v2/document", data=PAIR, files=files, headers=key)
+            await asyncio.to_thread(loud.started.wait, 5)
+            used = (await client.get("/v2/usage", headers=key)).json()
+            assert used["character_count"] == 6
+
+    asyncio.run(go())  # the end of its loop cancels the work
+    loud.go.set()
+
+    assert served.ask("GET", "/v2/usage", headers=key).json()["character_count"] == 0
 
 
 def test_a_document_of_a_killed_process_fails_when_its_time_is_over(served: Served) -> None:

@@ -60,6 +60,14 @@ def test_a_correction_is_given_back_and_the_model_is_not_run(served: "Served") -
     assert deepl.json()["translations"][0]["text"] == "Ein Hund läuft."
 
 
+def test_a_correction_of_several_lines_is_sent_as_a_form(served: "Served") -> None:
+    form = {"q": "A dog\r\nruns.", "s": "Ein Hund\r\nläuft.", **PAIR}
+
+    assert served.ask("POST", "/suggest", data=form).status_code == 200
+
+    assert translation(served, "A dog\nruns.") == "Ein Hund\nläuft."
+
+
 def test_the_newest_correction_counts(served: "Served") -> None:
     for target in ("Ein Hund rennt.", "Der Hund läuft."):
         served.post("/suggest", q="A dog runs.", s=target, **PAIR)

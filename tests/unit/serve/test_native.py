@@ -40,6 +40,13 @@ def test_models_say_what_is_loaded(serve: Serve) -> None:
     assert single["limits"] == {"characters": 70}
 
 
+def test_the_limit_of_texts_is_that_of_the_key_if_there_are_keys(serve: Serve) -> None:
+    settings = ServerSettings(char_limit=70, keys=(APIKey("secret", 5000),))
+    (single,) = serve(settings=settings).ask("GET", "/api/models").json()
+
+    assert single["limits"] == {"characters": -1}
+
+
 def test_a_model_names_its_explorer(serve: Serve) -> None:
     (single,) = serve(settings=ServerSettings(explorer=True)).ask("GET", "/api/models").json()
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -154,6 +154,39 @@ def test_wandb_and_trackio_are_called_by_their_interface(
         ("log", ({"train/loss": 1.5},), {"step": 20}),
         ("finish", (), {}),
     ]
+
+
+def test_a_resumed_run_continues_its_run_of_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs, started = list[SimpleNamespace](), list[tuple[str | None, str | None]]()
+
+    def start_run(
+        run_id: str | None = None, run_name: str | None = None, tags: Mapping[str, str] = {}
+    ) -> None:
+        started.append((run_id, run_name))
+        if run_id is None:
+            info = SimpleNamespace(run_id=f"id-{len(runs)}")
+            runs.append(SimpleNamespace(info=info, tags=tags))
+
+    def search_runs(
+        filter_string: str, max_results: int, output_format: str
+    ) -> list[SimpleNamespace]:
+        assert (max_results, output_format) == (1, "list")
+        texts = [{f"tags.`{tag}` = '{value}'" for tag, value in run.tags.items()} for run in runs]
+        return [run for run, text in zip(runs, texts, strict=True) if filter_string in text]
+
+    fake = ModuleType("mlflow")
+    monkeypatch.setattr(fake, "set_experiment", lambda name: None, raising=False)
+    monkeypatch.setattr(fake, "start_run", start_run, raising=False)
+    monkeypatch.setattr(fake, "search_runs", search_runs, raising=False)
+    monkeypatch.setattr(fake, "end_run", lambda: None, raising=False)
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+    for name, update in (("mine", 1), ("other", 1), ("mine", 41)):
+        OPENERS["mlflow"](tmp_path / name, update).close()
+
+    assert started == [(None, "mine"), (None, "other"), ("id-0", None)]
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):

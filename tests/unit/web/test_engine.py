@@ -399,6 +399,37 @@ answer(payload.texts.map((text) => ({
     assert answers[-1]["problem"] == ""
 
 
+@pytest.mark.parametrize(
+    ("kept", "status"), [("THE WEIGHTS", 200), ("the", 200), ("the weights, long", 200), ("", 404)]
+)
+def test_weights_that_a_cache_kept_damaged_are_fetched_anew(kept: str, status: int):
+    content = b"the weights"
+    sha256 = hashlib.sha256(content).hexdigest()
+    weights = {"parts": ["weights-1.bin"], "size": len(content), "sha256": sha256}
+    script = """
+const { fetchWeights } = await import(`${engine}/loading.js`);
+const { kept, status, weights } = payload;
+const modes = [];
+let served = payload.served;
+globalThis.fetch = async (_, { cache }) => {
+  modes.push(cache);
+  return cache === "reload" ? new Response(served) : new Response(kept, { status });
+};
+const read = () => fetchWeights(weights, "http://localhost/", () => {});
+const first = new TextDecoder().decode(await read());
+served = "damaged";
+const second = await read().catch((error) => error.message);
+answer({ first, second, modes });
+"""
+    payload = {"weights": weights, "kept": kept, "status": status, "served": content.decode()}
+
+    result = run_node(script, payload)
+
+    assert result["first"] == "the weights"
+    assert "damaged or incomplete" in result["second"]
+    assert result["modes"] == ["force-cache", "reload"] * 2
+
+
 def test_no_module_overrides_a_function_of_another():
     defined = re.findall(
         r"^(?:async )?(?:function\*?|class|const|let) (\w+)", engine(), re.MULTILINE

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import Transduce
+from tests.conftest import Transduce, refuses
 from tests.faults.damaging import tiny_bundle
 
 from transduce.web import page
@@ -16,12 +16,49 @@ def test_a_folder_that_is_no_earlier_export_is_left_alone(tmp_path: Path):
     write_web(bundle, site, precision="float16")
     (site / "letter.txt").write_text("dear")
 
-    with pytest.raises(ValueError, match="site holds other files: name another folder"):
+    with pytest.raises(ValueError, match=r"site is not replaced, it holds letter\.txt: move it"):
         write_web(bundle, site)
-    with pytest.raises(ValueError, match=r"letter\.txt holds other files"):
+    with pytest.raises(ValueError, match=r"letter\.txt is a file: name another folder"):
         write_web(bundle, site / "letter.txt")
 
     assert (site / "letter.txt").read_text() == "dear"
+
+
+@pytest.mark.parametrize("manifest", [None, '{"name": "Mine", "index.html": {}}', "[]", "{"])
+def test_a_site_of_a_person_is_left_alone(tmp_path: Path, manifest: str | None):
+    files = {"index.html": "<title>Mine</title>"}
+    if manifest is not None:  # of a web app
+        files["manifest.json"] = manifest
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    with pytest.raises(ValueError, match=r"is not replaced, it holds index\.html: move it away"):
+        write_web(tiny_bundle(), tmp_path)
+
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+
+
+def test_a_page_that_a_person_put_into_a_web_app_is_left_alone(tmp_path: Path):
+    write_web(tiny_bundle(), tmp_path / "index.html")
+    (tmp_path / "manifest.json").write_text('{"name": "Mine"}')
+
+    with pytest.raises(ValueError, match=r"is not replaced, it holds index\.html: move it away"):
+        write_web(tiny_bundle(), tmp_path)
+
+
+def test_the_current_folder_is_not_replaced(
+    tmp_path: Path, transduce: Transduce, monkeypatch: pytest.MonkeyPatch
+):
+    tiny_bundle().save(tmp_path / "model")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+
+    for out in (".", "..", "../empty/.."):
+        for to in ("web", "ctranslate2"):
+            result = transduce("export", "../model", "--to", to, "--out", out)
+            refuses(result, f"{Path(out)} cannot be replaced: name a folder that is not the")
+
+    assert not [*Path.cwd().iterdir()]
 
 
 def test_the_command_replaces_its_page_by_any_name(tmp_path: Path, transduce: Transduce):

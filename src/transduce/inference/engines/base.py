@@ -96,8 +96,10 @@ def select_engines(
         torch_engine = _torch_engine(bundle, device=device, compute_type=compute_type)
         suffix = "" if compute_type == "float32" else f", {compute_type}"
         return EngineSelection((torch_engine,), f"engine: torch{suffix}")
-    defaults = compute_type == "float32" and plan is None and shortlist is None
-    may_fall_back = engine == "auto" and defaults
+    if shortlist and not bundle.tokenizer.shared:
+        raise ValueError("a shortlist needs a vocabulary of both sides: leave it out")
+    in_float32 = compute_type in ("float32", "auto")
+    may_fall_back = engine == "auto" and in_float32 and plan is None and shortlist is None
     remedy = "choose engine auto or torch"
     if engine == "auto":
         remedy = "leave out compute type, workers, threads and shortlist, or choose engine torch"
@@ -106,10 +108,16 @@ def select_engines(
     suffix = ", shortlist" if shortlist else ""
     without_native = ""
     if engine == "native" or (engine == "auto" and plan is None and device == "cpu"):
+        why_unavailable = partial(unavailable_reason, bundle.weights.config, device=device)
         number_format = "int8" if compute_type == "auto" else compute_type
-        reason = unavailable_reason(
-            bundle.weights.config, device=device, compute_type=number_format
-        )
+        reason = why_unavailable(compute_type=number_format)
+        if (
+            reason
+            and compute_type == "auto"
+            and (engine == "native" or _ct2_unavailable(bundle, device=device))
+        ):
+            number_format = "float32"
+            reason = why_unavailable(compute_type=number_format)
         if not reason:
             native = NativeEngine(
                 bundle.weights.to_numpy(), int8=number_format == "int8", shortlist=allowed

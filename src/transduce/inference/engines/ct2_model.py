@@ -245,6 +245,32 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     return [*learned, pad]
 
 
+def check_expressible(bundle: Bundle, *, quantization: str | None, shortlist: bool) -> None:
+    """Refuse what `write_ctranslate2` cannot write.
+
+    Args:
+        bundle: the model and its tokenizer.
+        quantization: of the weights.
+        shortlist: whether one is written with it.
+
+    Raises:
+        ValueError: if CTranslate2 is not installed, or does not support the model, the
+            quantization or the shortlist.
+    """
+    if reason := unsupported_feature(bundle.weights.config):
+        raise ValueError(f"CTranslate2 does not support {reason}: use the torch engine")
+    if quantization is not None and quantization not in QUANTIZATIONS:
+        raise ValueError(
+            f"there is no quantization {quantization!r} for CTranslate2: choose one of "
+            f"{', '.join(QUANTIZATIONS)}"
+        )
+    if quantization == "bfloat16":  # which NumPy does not have
+        require_torch("the quantization bfloat16")
+    if shortlist and not bundle.tokenizer.shared:
+        raise ValueError("a shortlist needs a vocabulary of both sides: leave it out")
+    load_ctranslate2()
+
+
 def write_ctranslate2(
     bundle: Bundle,
     folder: Path,
@@ -262,25 +288,13 @@ def write_ctranslate2(
         shortlist: written with it.
 
     Raises:
-        ValueError: if CTranslate2 is not installed, or does not support the model or the
-            quantization.
+        ValueError: that of `check_expressible`.
         OSError: if it cannot be written; an existing folder is unchanged.
     """
-    reason = unsupported_feature(bundle.weights.config)
-    if reason:
-        raise ValueError(f"CTranslate2 does not support {reason}: use the torch engine")
-    if quantization is not None and quantization not in QUANTIZATIONS:
-        raise ValueError(
-            f"there is no quantization {quantization!r} for CTranslate2: choose one of "
-            f"{', '.join(QUANTIZATIONS)}"
-        )
-    if quantization == "bfloat16":  # which NumPy does not have
-        require_torch("the quantization bfloat16")
+    check_expressible(bundle, quantization=quantization, shortlist=shortlist is not None)
     pieces, source_pieces = vocabulary(bundle.tokenizer.target), vocabulary(bundle.tokenizer)
     order = list(range(len(pieces)))
     if shortlist is not None:
-        if not bundle.tokenizer.shared:
-            raise ValueError("a shortlist needs a vocabulary of both sides: leave it out")
         order.insert(UNK + 1, order.pop())
     int8 = quantization == "int8"
     spec = _spec(bundle.weights.config, bundle.weights.to_numpy().weights, order, int8=int8)
@@ -307,7 +321,6 @@ def write_ctranslate2(
 
 def _spec(config: ModelConfig, weights: Weights, order: Sequence[int], *, int8: bool):
     """Build CTranslate2's model specification, with the vocabulary in the given order."""
-    load_ctranslate2()
     specs = import_module("ctranslate2.specs")
     spec = specs.TransformerSpec.from_config(
         (config.encoder_layers, config.decoder_layers),

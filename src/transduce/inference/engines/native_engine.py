@@ -4,6 +4,7 @@ In float32 it gives torch's translations but for rounding. A translation does no
 batch, in int8 and with a shortlist neither.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -91,9 +92,13 @@ class NativeEngine:
         self._model = NativeModel(model, int8=int8, shortlist=shortlist)
         self._pad, self._longest = model.config.pad, min(model.config.longest, LONGEST)
         self._eos = Tokenizer.EOS
-        self.threads = available_threads()
-        """Groups that are searched at a time."""
+        self._threads, self._process = available_threads(), os.getpid()
         self._has_shortlist = shortlist is not None
+
+    @property
+    def threads(self) -> int:
+        """Groups that are searched at a time; in a forked child 1, as with torch."""
+        return self._threads if os.getpid() == self._process else 1
 
     @property
     def preferred_batches(self) -> int:

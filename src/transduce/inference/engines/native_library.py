@@ -180,10 +180,13 @@ class NativeModel:
         return [[_hypotheses(*next(results)) for _ in group] for group in groups]
 
     def _position_table(self, length: int) -> Float[np.ndarray, "positions d_model"]:
-        if self._config.positions == "sinusoid" and len(self._positions) < length:
+        table = self._positions
+        if self._config.positions == "sinusoid" and len(table) < length:
             rows = max(length, min(2 * length, LONGEST))
-            self._positions = sinusoids(rows, self._config.d_model)
-        return self._positions
+            table = sinusoids(rows, self._config.d_model)
+            if len(table) > len(self._positions):  # another thread may have stored a longer table
+                self._positions = table
+        return table
 
 
 def _hypotheses(

@@ -167,9 +167,7 @@ class TorchEngine:
         )
         search = fast_search
         if constraints.sampling is not None:
-            sampler = TokenSampler(
-                constraints.sampling, sources, limits=limits, beam=config.beam, device=device
-            )
+            sampler = TokenSampler(constraints.sampling, sources, beam=config.beam, device=device)
             search = partial(sample, sampler=sampler)
         ids, mask = pad_source(sources, pad=pad, eos=eos)
         ids, mask = ids.to(device), None if mask is None else mask.to(device)

@@ -11,7 +11,8 @@ const showState = (...content) => {
 
 // Enables the button. `formats` are file name endings; `languages()` returns { source, target }.
 export const offerFiles = (formats, languages) => {
-  const request = createRequester((text) => text && showState(text));
+  let progress = ""; // what is shown again when the countdown to another attempt is over
+  const request = createRequester((text) => showState(text || progress));
 
   const translateFile = async (file) => {
     if (!formats.some((format) => file.name.toLowerCase().endsWith(format))) {
@@ -21,7 +22,8 @@ export const offerFiles = (formats, languages) => {
     const body = new FormData();
     for (const [name, value] of Object.entries(languages())) body.set(name, value);
     body.set("file", file);
-    showState(`Translating ${file.name}…`);
+    progress = `Translating ${file.name}…`;
+    showState(progress);
     try {
       const response = await request("translate_file", body);
       if (!response) return; // another file was chosen

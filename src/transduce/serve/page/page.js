@@ -393,7 +393,7 @@ const start = async () => {
     return;
   }
   createRequester()("frontend/settings").then(({ frontendTimeout, filesTranslation, suggestions, supportedFilesFormat }) => {
-    if (frontendTimeout > 0) typingDelay = frontendTimeout;
+    typingDelay = frontendTimeout;
     if (suggestions) {
       acceptsCorrections = true;
       closeCorrection = offerCorrections(correctable, () => translate().then(() => showStatus("The correction is stored.")));

@@ -10,18 +10,33 @@ export function decodeBase64(text) {
 }
 
 /**
- * Fetch the files that hold the weights.
+ * Fetch the files that hold the weights, and check them. Their names change with the content, but a
+ * cache may have kept what it got while the folder was uploaded: then they are fetched anew.
  *
- * @param {{parts: string[], size: number}} weights file names and the bytes of all
+ * @param {{parts: string[], size: number, sha256: string}} weights file names, and what all are
  * @param {string} base address of the page
  * @param {(loaded: number, total: number) => void} progress called with bytes
  * @returns {Promise<Uint8Array>}
+ * @throws {Error} if they are missing, or differ
  */
-export async function fetchParts({ parts, size }, base, progress) {
+export async function fetchWeights(weights, base, progress) {
+  const read = async (cache) => {
+    const bytes = await fetchParts(weights, base, progress, cache);
+    await checkWeights(bytes, weights);
+    return bytes;
+  };
+  try {
+    return await read("force-cache");
+  } catch {
+    return read("reload");
+  }
+}
+
+async function fetchParts({ parts, size }, base, progress, cache) {
   const bytes = new Uint8Array(size);
   let loaded = 0;
   for (const part of parts) {
-    for await (const chunk of chunks(new URL(part, base))) {
+    for await (const chunk of chunks(new URL(part, base), cache)) {
       if (loaded + chunk.length > size) throw new Error(DAMAGED);
       bytes.set(chunk, loaded);
       progress((loaded += chunk.length), size);
@@ -30,10 +45,10 @@ export async function fetchParts({ parts, size }, base, progress) {
   return bytes.subarray(0, loaded);
 }
 
-async function* chunks(address) {
+async function* chunks(address, cache) {
   let response;
   try {
-    response = await fetch(address, { cache: "force-cache" }); // the names change with the content
+    response = await fetch(address, { cache });
   } catch {
     throw new Error(
       `${address.pathname.split("/").pop()} could not be loaded. This model lies in a folder, ` +

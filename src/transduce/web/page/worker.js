@@ -33,12 +33,11 @@ self.onmessage = async ({ data: { load, request, exploration, ablation, comparis
 
 async function loadModel({ description, weights, base }) {
   const start = performance.now();
+  const report = (progress, total) => self.postMessage({ progress, total });
   const bytes = weights
     ? decodeBase64(weights)
-    : await fetchParts(description.weights, base, (progress, total) =>
-        self.postMessage({ progress, total }),
-      );
-  await checkWeights(bytes, description.weights);
+    : await fetchWeights(description.weights, base, report);
+  if (weights) await checkWeights(bytes, description.weights);
   models = new Models(description, bytes);
   await models.translator();
   self.postMessage({ ready: { seconds: (performance.now() - start) / 1000 } });

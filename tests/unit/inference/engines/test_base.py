@@ -70,6 +70,53 @@ def test_the_native_engine_computes_in_int8_where_the_processor_does(
     assert choice.description.startswith(f"engine: {'native int8' if has_int8 else 'ctranslate2'}")
 
 
+@needs_native
+@pytest.mark.parametrize(
+    ("engine", "has_ctranslate2", "description"),
+    [
+        ("native", True, "engine: native float32"),
+        ("auto", False, "engine: native float32"),
+        ("auto", True, "engine: ctranslate2 "),
+    ],
+)
+def test_the_faster_format_is_float32_where_the_processor_has_no_int8(
+    engine: EngineName,
+    has_ctranslate2: bool,
+    description: str,
+    even: Bundle,
+    cache: Cache,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(LIBRARY, "has_int8", lambda: 0)
+    if not has_ctranslate2:
+        monkeypatch.setattr(choosing, "find_spec", lambda name: None)
+
+    choice = select_engines(even, engine=engine, compute_type="auto", cache=cache)
+
+    assert choice.description.startswith(description)
+    with pytest.raises(ValueError, match="int8 needs a processor with AVX-512 VNNI"):
+        select_engines(even, engine="native", compute_type="int8", cache=cache)
+
+
+def test_the_faster_format_is_torchs_where_no_fast_engine_supports_the_model(
+    odd: Bundle, cache: Cache
+):
+    choice = select_engines(odd, compute_type="auto", cache=cache)
+
+    assert names(choice) == ["torch"]
+    assert "CTranslate2 does not support d_k 11" in choice.description
+
+
+@pytest.mark.parametrize("engine", ["auto", "native", "ctranslate2"])
+def test_a_shortlist_for_separate_vocabularies_is_an_error(
+    engine: EngineName, even: Bundle, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(type(even.tokenizer), "shared", False)
+
+    with pytest.raises(ValueError, match="a shortlist needs a vocabulary of both sides: leave"):
+        select_engines(even, engine=engine, shortlist=Path("vmap.txt"))
+
+
 @pytest.mark.usefixtures("no_compiler")
 def test_without_a_compiler_the_line_says_so(even: Bundle, cache: Cache):
     choice = select_engines(even, cache=cache)
