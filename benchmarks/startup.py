@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/startup.py [MODEL]
 
 Runs each command in a subprocess, all in turn, after a warm-up round that fills the caches (files,
-compiled Python, the converted model). A translation is timed from the start of the process to its
+compiled Python, the compiled engine, the converted model). A translation is timed from the start of the process to its
 first line of output. Lower bounds are an empty Python program and imports of the libraries alone.
 Without MODEL, a bundle or a run's folder, uses an untrained model of the tiny shape, whose
 translations end after 16 tokens. Prints a table and writes benchmarks/results/startup/record.json.
@@ -96,6 +96,7 @@ def list_commands(model: str) -> dict[str, list[str]]:
         "transduce --help": [*transduce, "--help"],
         "transduce --version": [*transduce, "--version"],
         "transduce translate --help": [*transduce, "translate", "--help"],
+        "transduce translate": translate,
         "import torch": [python, "-c", "import torch"],
         "transduce translate --engine torch": [*translate, "--engine", "torch"],
     }

@@ -31,11 +31,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         vocab_size=tokenizer.vocab_size,
         encoder_layers=1,
         decoder_layers=1,
-        d_model=8,
-        d_ff=8,
+        d_model=16,
+        d_ff=16,
         heads=1,
-        d_k=8,
-        d_v=8,
+        d_k=16,
+        d_v=16,
     )
     folder = tmp_path_factory.mktemp("models") / "small"
     Bundle(
@@ -49,7 +49,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("engine", "also"), [("torch", {"ctranslate2"}), ("ctranslate2", set[str]())]
+    ("engine", "also"),
+    [("torch", {"ctranslate2"}), ("ctranslate2", set[str]()), ("auto", {"torch"})],
 )
 def test_a_translation_imports_nothing_needless(
     bundle: Path, engine: str, also: set[str], tmp_path: Path
