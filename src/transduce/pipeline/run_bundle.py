@@ -64,6 +64,12 @@ def average_to_bundle(checkpoints: Sequence[Path], out: Path) -> None:
         first = bundles[0]
         if {bundle.tokenizer.checksum for bundle in bundles} != {first.tokenizer.checksum}:
             raise ValueError("the bundles have different tokenizers: average bundles of one run")
+        shapes = {
+            replace(bundle.weights.config, dropout=0.0, attention_dropout=0.0, relu_dropout=0.0)
+            for bundle in bundles
+        }
+        if len(shapes) > 1:
+            raise ValueError("the bundles have different architectures: average bundles of one run")
         first.model.load_state_dict(
             average_weights([bundle.model.state_dict() for bundle in bundles])
         )

@@ -260,7 +260,7 @@ def _comparable(code: str) -> str:
     ('zh', 'no')
     """
     base = normalized_base(code)
-    return "no" if base in ("nb", "nn", "nno") else base
+    return "no" if base in ("nb", "nn") else base
 
 
 def _listed(left_out: Counter[str]) -> str:

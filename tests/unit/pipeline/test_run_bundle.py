@@ -10,6 +10,7 @@ from transduce.bundle.bundle import Bundle
 from transduce.bundle.calibration import Calibration, Confidence
 from transduce.config import load_recipe
 from transduce.data.config import Languages
+from transduce.model.transformer import Transformer
 from transduce.pipeline.run_bundle import average_to_bundle, new_model, run_bundle
 from transduce.pipeline.run_folder import prepare_run
 from transduce.train.checkpoint import TrainState, save_state
@@ -47,6 +48,29 @@ def test_averaged_checkpoints_decode_as_the_finished_model(finished: tuple[Path,
     averaged = Bundle.load(out)
     assert (averaged.search, averaged.languages) == (tuned, named)
     assert averaged.confidence is None
+
+
+def test_bundles_of_another_architecture_are_refused(finished: tuple[Path, Bundle]):
+    run, bundle = finished
+    bundle.save(run / "model")
+    config = bundle.weights.config
+    for name, other in (
+        ("dropped", replace(config, dropout=0.375)),
+        ("split", replace(config, heads=4, d_k=4, d_v=4)),  # weights of equal shapes
+    ):
+        model = Transformer(other)
+        model.load_state_dict(bundle.model.state_dict())
+        Bundle(
+            model=model,
+            tokenizer=bundle.tokenizer,
+            languages=bundle.languages,
+            search=bundle.search,
+            provenance=bundle.provenance,
+        ).save(run.parent / name)
+
+    average_to_bundle([run / "model", run.parent / "dropped"], run.parent / "averaged")
+    with pytest.raises(ValueError, match="different architectures: average bundles of one run"):
+        average_to_bundle([run / "model", run.parent / "split"], run.parent / "other")
 
 
 def test_averaged_bundles_have_no_calibration_and_no_scores(finished: tuple[Path, Bundle]):
