@@ -5,10 +5,9 @@
 Runs each command in a subprocess, all in turn, after a warm-up round that fills the caches (files,
 compiled Python, the compiled engine, the converted model). A translation is timed from the start of
 the process to its first line of output. Lower bounds are an empty Python program and imports of the
-libraries alone.
-Without MODEL, a bundle or a run's folder, uses an untrained model of the tiny shape, whose
-translations end after 16 tokens. Prints a table and writes benchmarks/results/startup/record.json.
-Run nothing else at the same time.
+libraries alone. Without MODEL, a bundle or a run's folder, uses an untrained model of the tiny
+shape, whose translations end after 16 tokens. Prints a table and writes
+benchmarks/results/startup/record.json. Run nothing else at the same time.
 """
 
 import argparse

@@ -16,14 +16,13 @@ from typing import Final, Literal, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Int64
 
-from transduce.data.pair_files import PAIR_KEYS, LanguageCodes, pair_reader
+from transduce.data.pair_files import LanguageCodes, named_columns, pair_reader
 from transduce.io.streams import encoding_error, open_compressed, utf16_error
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}".encode()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 STRAY_BYTE = re.compile("[\udc80-\udcff]")  # what "surrogateescape" makes of one
 _RESERVED = "\u2581"  # SentencePiece writes a space so; text cannot hold one of its own
-_HEADERS = tuple(map(set, PAIR_KEYS))
 _FORBIDDEN = re.compile(f"{_CONTROL.pattern}|{_RESERVED}")
 _HELD_OUT_SHARE = 20  # at most one pair in 20 is held out
 _LONGEST = 1 << 24  # maximum bytes of a line
@@ -381,8 +380,8 @@ def _refuse_pipes(files: Sequence[Path]) -> None:
 def _mark_header(pairs: Iterator[NumberedPair]) -> Iterator[NumberedPair]:
     """Replace a first pair that names the columns."""
     for line, pair in itertools.islice(pairs, 1):
-        names_columns = {tidy(side).lower() for side in pair} in _HEADERS
-        yield NumberedPair(line, HEADER if names_columns else pair)
+        columns = named_columns([*map(tidy, pair)], ("", ""))
+        yield NumberedPair(line, HEADER if columns else pair)
     yield from pairs
 
 

@@ -60,13 +60,7 @@ def test_bundles_of_another_architecture_are_refused(finished: tuple[Path, Bundl
     ):
         model = Transformer(other)
         model.load_state_dict(bundle.model.state_dict())
-        Bundle(
-            model=model,
-            tokenizer=bundle.tokenizer,
-            languages=bundle.languages,
-            search=bundle.search,
-            provenance=bundle.provenance,
-        ).save(run.parent / name)
+        replace(bundle, weights=model).save(run.parent / name)
 
     average_to_bundle([run / "model", run.parent / "dropped"], run.parent / "averaged")
     with pytest.raises(ValueError, match="different architectures: average bundles of one run"):
