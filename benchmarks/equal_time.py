@@ -17,11 +17,11 @@ stopped when the time is over, eole at its last checkpoint. Test sets are transl
 a beam of 5, outside the time.
 
 A finished run is kept in results/equal-time/runs, to be committed, and not repeated. The runs of a
-corpus have to be of processors of the same name. Scores are BLEU and chrF2 of sacreBLEU with 95 %
-intervals by bootstrap; differences to transduce are tested by paired bootstrap. Peers that pip has
-to fetch get environments of their own below --environments, once. Every run uses all cores, so
-nothing else should run meanwhile. Writes benchmarks/results/equal-time/record.json; for another
-time than 30 minutes the folder is equal-time-TIME.
+corpus have to be of processors of the same name and vector units. Scores are BLEU and chrF2 of
+sacreBLEU with 95 % intervals by bootstrap; differences to transduce are tested by paired bootstrap.
+Peers that pip has to fetch get environments of their own below --environments, once. Every run uses
+all cores, so nothing else should run meanwhile. Writes benchmarks/results/equal-time/record.json;
+for another time than 30 minutes the folder is equal-time-TIME, unless --record names it.
 """
 
 import argparse
@@ -62,8 +62,8 @@ def main() -> None:
     }
     hidden = {pair.split("=", 1)[1]: pair.split("=", 1)[0].upper() for pair in arguments.corpus}
     hidden |= {str(arguments.folder): "RUNS", str(arguments.environments): "ENVIRONMENTS"}
-    name = "equal-time" if arguments.time == "30m" else f"equal-time-{arguments.time}"
-    write(name, record, hide=hidden)
+    default = "equal-time" if arguments.time == "30m" else f"equal-time-{arguments.time}"
+    write(arguments.record or default, record, hide=hidden)
 
 
 def parse() -> argparse.Namespace:
@@ -72,6 +72,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--corpus", action="append", required=True, help="NAME=FOLDER")
     parser.add_argument("--time", default="30m", help="of every system")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
+    parser.add_argument("--record", help="the record's folder in benchmarks/results")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/equal_time"))
     parser.add_argument(
         "--environments", type=Path, default=ROOT / "runs" / "peers", help="for peers from PyPI"
@@ -89,7 +90,10 @@ def measure(name: str, corpus: Path, arguments: argparse.Namespace) -> list[dict
     for peer in arguments.peers:
         python = python_of(peer, arguments.environments.absolute())
         runs[peer] = train_peer(peer, python, name, work, shape, arguments.time)
-    processors = {run.get("processor", "unnamed") for run in runs.values()}
+    processors = {
+        " ".join([run.get("processor", "unnamed"), *run.get("vector_units", [])])
+        for run in runs.values()
+    }
     if len(processors) > 1:
         sys.exit(f"{name}: runs of different processors: {', '.join(sorted(processors))}")
     scored = scores(runs, read_lines(files["test"][1]))

@@ -64,7 +64,7 @@ def outcome(
     if file.exists() and (stored := json.loads(file.read_text()))["settings"] == settings:
         return stored
     result = {**compute(), "settings": settings, "date": now(), "commit": commit()}
-    result["processor"] = machine()["processor"]
+    result |= {key: machine()[key] for key in ("processor", "vector_units")}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     return result

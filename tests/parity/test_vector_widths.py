@@ -22,14 +22,26 @@ pytestmark = pytest.mark.skipif(
     reason="no compiler, or the processor's own kernels have these vectors",
 )
 
-AVX2, WITHOUT_TILES = "-march=haswell", "-mno-amx-int8"
+# GCC avoids chains of fused multiplications and additions for some of AMD's processors.
+AVX2 = ("-march=haswell", "-mtune=znver2")
+INT8 = [
+    pytest.param(AVX2, b"AVX2", id="AVX2"),
+    pytest.param(
+        ("-march=haswell", "-mavxvnni"),
+        b"VNNI",
+        id="AVX-VNNI",
+        marks=pytest.mark.skipif(
+            "avx_vnni" not in processor_features().split(), reason="no AVX-VNNI"
+        ),
+    ),
+]
 
 
 @contextmanager
-def compiled_with(flag: str) -> Iterator[None]:
+def compiled_with(*flags: str) -> Iterator[None]:
     """Replace the libraries of this process by those of another processor."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "_FLAGS", (*compiler._FLAGS, flag))
+        patch.setattr(compiler, "_FLAGS", (*compiler._FLAGS, *flags))
         load_kernels.cache_clear()
         load_search.cache_clear()
         try:
@@ -41,12 +53,12 @@ def compiled_with(flag: str) -> Iterator[None]:
 
 def has_tiles() -> bool:
     library = load_search().library
-    return library is not None and bool(library.has_tiles())
+    return library is not None and library.int8_instructions() == b"AMX"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_kernels_of_training(dtype: torch.dtype):
-    with compiled_with(AVX2):
+    with compiled_with(*AVX2):
         test_cpp_kernels.test_attention(dtype, causal=True, depth=16)
         test_cpp_kernels.test_attention_to_a_memory(dtype)
         test_cpp_kernels.test_the_loss_of_vocabularies_of_any_size(17, dtype)
@@ -55,9 +67,21 @@ def test_kernels_of_training(dtype: torch.dtype):
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_native_search(beam: int, corpus: Corpus):
-    with compiled_with(AVX2):
+    with compiled_with(*AVX2):
         fields = {"norm": "pre", "activation": "gelu", "output_bias": True}
         test_native_engine.test_it_finds_what_torch_finds(fields, beam, corpus)
+        test_native_engine.test_a_translation_does_not_depend_on_its_batch(False, beam, corpus)
+
+
+@pytest.mark.parametrize(("flags", "instructions"), INT8)
+def test_int8(flags: tuple[str, ...], instructions: bytes, corpus: Corpus):
+    with compiled_with(*flags):
+        library = load_search().library
+        assert library is not None
+        assert library.int8_instructions() == instructions
+        test_native_engine.test_int8_is_near(corpus)
+        test_native_engine.test_sums_of_int8_are_exact(corpus)
+        test_native_engine.test_a_translation_does_not_depend_on_its_batch(True, 4, corpus)
 
 
 @pytest.mark.skipif(not has_tiles(), reason="no tiles (AMX)")
@@ -72,7 +96,7 @@ def test_tiles_change_nothing(beam: int, shortlist: bool, corpus: Corpus):
         engine = NativeEngine(bundle.weights.to_numpy(), int8=True, shortlist=pieces)
         return engine.search(batch, SearchConfig(beam=beam))
 
-    with compiled_with(WITHOUT_TILES):
+    with compiled_with("-mno-amx-int8"):
         assert not has_tiles()
         expected = translations()
 
@@ -94,7 +118,7 @@ def test_vectors_are_no_wider_than_registers(corpus: Corpus):
         return min(times)
 
     wide = seconds()
-    with compiled_with(AVX2):
+    with compiled_with(*AVX2):
         narrow = seconds()
 
     assert narrow < 4 * wide

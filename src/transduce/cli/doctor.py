@@ -226,8 +226,8 @@ def _native_engine() -> Diagnosis:
     library, reason = load_search()
     if library is None:
         return Diagnosis(f"none: {reason}", "note", "CTranslate2 translates, which takes longer")
-    units = "AMX" if library.has_tiles() else "AVX-512 VNNI"
-    formats = f"float32 and int8 ({units})" if library.has_int8() else "float32"
+    int8 = library.int8_instructions().decode()
+    formats = f"float32 and int8 ({int8})" if int8 else "float32"
     return Diagnosis(f"compiled for this processor, {formats}")
 
 

@@ -37,6 +37,7 @@ _TYPES: Final = {
     "l": ctypes.c_int64,
     "u": ctypes.c_uint32,
     "f": ctypes.c_float,
+    "s": ctypes.c_char_p,
     "-": None,
 }
 
@@ -57,7 +58,7 @@ def load_compiled(package: str, source: str, signatures: Mapping[str, str]) -> C
         source: name of the file, which may include `vectors.hpp`.
         signatures: of each function, the types of its parameters and, after ">", of its result;
             p is an address, i a C int, l and u integers of 64 bits and of 32 without a sign, f a
-            float. Spaces are ignored.
+            float, s a string in C. Spaces are ignored.
     """
     if sys.platform != "linux":
         return Compiled(None, "it is for Linux only")

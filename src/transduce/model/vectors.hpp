@@ -127,7 +127,22 @@ inline float largest_of(Vector x) {
     return reduce(x, [](auto left, auto right) { return larger(left, right); });
 }
 
-inline Vector all(float value) { return Vector{} + value; }
+// The compiler drops this subtraction; it would keep an addition, for -0.
+inline Vector all(float value) { return value - Vector{}; }
+
+// x * y + z with one rounding, where the processor has it. The compiler, left to itself, takes two
+// instructions in some loops of a function and one in others, so that results differ.
+inline Vector fused(Vector x, Vector y, Vector z) {
+#ifdef __AVX512F__
+    return same_bits<Vector>(
+        _mm512_fmadd_ps(same_bits<__m512>(x), same_bits<__m512>(y), same_bits<__m512>(z)));
+#elif defined(__AVX2__) && defined(__FMA__)
+    return same_bits<Vector>(
+        _mm256_fmadd_ps(same_bits<__m256>(x), same_bits<__m256>(y), same_bits<__m256>(z)));
+#else
+    return x * y + z;
+#endif
+}
 
 // Return exp(x) with a relative error below 1e-7 for -87 <= x <= 88, and NaN for NaN.
 inline Vector exponential(Vector x) {

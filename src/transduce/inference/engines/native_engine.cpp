@@ -85,6 +85,12 @@ inline Vector activated(Vector x, Activation activation) {
     return x * (x > 0 ? 1.0f - rest : rest);
 }
 
+inline Integers load_integers(const void *from) {
+    Integers result;
+    std::memcpy(&result, from, sizeof result);
+    return result;
+}
+
 inline Vector parts_below(Vector x, int64_t count, float rest) {
     return lanes_from(0) < int32_t(count) ? x : all(rest);
 }
@@ -103,13 +109,54 @@ inline uint32_t lanes_above(Vector x, float bound) {
 #endif
 }
 
-// Activations in int8: bytes from 1 to 255, of which 128 stands for 0, and what 1 stands for.
+// Sums of products of four bytes, exact in 32 bits. VNNI multiplies unsigned bytes of activations by
+// signed weights: 128 stands for 0. AVX2's instruction does so too, but adds two products in 16
+// bits: they fit if both factors are at most 127, so an activation takes its weight's sign.
+#if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
+constexpr int32_t ZERO = 128;
+using Weights = Integers;
+
+inline Weights load_weights(const int8_t *from) { return load_integers(from); }
+
+// The compiler's own function copies and spills sums.
+inline Integers add_products(Integers sum, Integers bytes, Weights weights) {
+#ifdef __AVX512VNNI__
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(weights));
+#else
+    asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(bytes), "x"(weights));
+#endif
+    return sum;
+}
+#define INT8 "VNNI"
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+constexpr int32_t ZERO = 0;
+struct Weights {
+    __m256i signs, sizes;
+};
+
+inline Weights load_weights(const int8_t *from) {
+    __m256i weights = same_bits<__m256i>(load_integers(from));
+    return {weights, _mm256_abs_epi8(weights)};
+}
+
+inline Integers add_products(Integers sum, Integers bytes, Weights weights) {
+    __m256i with_signs = _mm256_sign_epi8(same_bits<__m256i>(bytes), weights.signs);
+    __m256i pairs = _mm256_maddubs_epi16(weights.sizes, with_signs);
+    return sum + same_bits<Integers>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+#define INT8 "AVX2"
+#else
+constexpr int32_t ZERO = 0;
+#endif
+
+// Activations in int8: bytes from ZERO - 127 to ZERO + 127, and what 1 stands for.
 struct Bytes {
     Buffer<uint8_t> values;
     Buffer<float> scales;
 };
 
 void quantize(const float *from, int64_t rows, int64_t width, Bytes &to) {
+    constexpr float SHIFT = 12582912.0f + ZERO;  // adding 1.5 * 2^23 rounds to an integer
     uint8_t *bytes = at_least(to.values, padded(rows, TILE) * width);
     float *scales = at_least(to.scales, rows);
     for (int64_t row = 0; row < rows; row++, from += width, bytes += width) {
@@ -122,13 +169,15 @@ void quantize(const float *from, int64_t rows, int64_t width, Bytes &to) {
         float factor = largest > 1e-20f ? 127.0f / largest : 0.0f;
         scales[row] = largest / 127.0f;
         for (int64_t i = 0; i < width; i += LANES) {
-            // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
-            Words rounded = same_bits<Words>(load(from + i) * factor + (12582912.0f + 128.0f));
+            // The integer stands in the low bits.
+            Words rounded = same_bits<Words>(load(from + i) * factor + SHIFT);
 #ifdef __AVX512F__
             __m128i stored = _mm512_cvtepi32_epi8(same_bits<__m512i>(rounded));
             std::memcpy(bytes + i, &stored, sizeof stored);
 #else
-            for (int lane = 0; lane < LANES; lane++) bytes[i + lane] = uint8_t(rounded[lane]);
+            typedef uint8_t Stored __attribute__((vector_size(LANES)));
+            Stored stored = __builtin_convertvector(rounded, Stored);
+            std::memcpy(bytes + i, &stored, sizeof stored);
 #endif
         }
     }
@@ -141,7 +190,7 @@ struct Matrix {
     Buffer<float> weights;
     Buffer<int8_t> bytes;
     Buffer<float> scales;
-    Buffer<int32_t> corrections;  // minus 128 times the sum of the bytes of an output
+    Buffer<int32_t> corrections;  // minus ZERO times the sum of the bytes of an output
     Buffer<float> bias;
 
     int64_t size() const { return int64_t(bytes.size() + weights.size() * sizeof(float)); }
@@ -181,7 +230,7 @@ struct Matrix {
                 }
                 int8_t byte = int8_t(std::lrint(row[k] * factor));
                 bytes[position(n, k)] = byte;
-                corrections[n] -= 128 * byte;
+                corrections[n] -= ZERO * byte;
             }
         }
     }
@@ -230,7 +279,8 @@ inline void multiply_floats(const Matrix &m, const float *x, int64_t row, int64_
     for (int64_t k = 0; k < m.inputs; k++, weights += N * LANES)
         for (int j = 0; j < N; j++) {
             Vector factor = load(weights + j * LANES);
-            for (int i = 0; i < M; i++) sums[i][j] += x[i * m.inputs + k] * factor;
+            for (int i = 0; i < M; i++)
+                sums[i][j] = fused(all(x[i * m.inputs + k]), factor, sums[i][j]);
         }
     for (int j = 0; j < N; j++) {
         Vector bias = load(m.bias.data() + block + j * LANES);
@@ -238,32 +288,24 @@ inline void multiply_floats(const Matrix &m, const float *x, int64_t row, int64_
     }
 }
 
-#ifdef __AVX512VNNI__
-// Add the products of four bytes to each sum. The compiler's own function copies and spills sums.
-inline __m512i add_products(__m512i sum, __m512i bytes, __m512i weights) {
-    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(weights));
-    return sum;
-}
-#endif
-
 template <int M, int N>
 inline void multiply_bytes(const Matrix &m, const Bytes &x, int64_t row, int64_t block,
                            const Destination &out) {
-#ifdef __AVX512VNNI__
-    __m512i sums[M][N];
+#ifdef INT8
+    Integers sums[M][N];
     for (int j = 0; j < N; j++) {
-        __m512i correction = _mm512_load_si512(m.corrections.data() + block + j * LANES);
+        Integers correction = load_integers(m.corrections.data() + block + j * LANES);
         for (int i = 0; i < M; i++) sums[i][j] = correction;
     }
     const int8_t *weights = m.bytes.data() + block * m.inputs;
     const uint8_t *bytes = x.values.data() + row * m.inputs;
     for (int64_t k = 0; k < m.inputs; k += 4, weights += N * 4 * LANES) {
-        __m512i factors[N];
-        for (int j = 0; j < N; j++) factors[j] = _mm512_load_si512(weights + j * 4 * LANES);
+        Weights factors[N];
+        for (int j = 0; j < N; j++) factors[j] = load_weights(weights + j * 4 * LANES);
         for (int i = 0; i < M; i++) {
             int32_t four;
             std::memcpy(&four, bytes + i * m.inputs + k, 4);
-            __m512i same = _mm512_set1_epi32(four);
+            Integers same = Integers{} + four;
             for (int j = 0; j < N; j++) sums[i][j] = add_products(sums[i][j], same, factors[j]);
         }
     }
@@ -271,7 +313,7 @@ inline void multiply_bytes(const Matrix &m, const Bytes &x, int64_t row, int64_t
         Vector bias = load(m.bias.data() + block + j * LANES);
         Vector scale = load(m.scales.data() + block + j * LANES);
         for (int i = 0; i < M; i++) {
-            Vector sum = same_bits<Vector>(_mm512_cvtepi32_ps(sums[i][j]));
+            Vector sum = __builtin_convertvector(sums[i][j], Vector);
             finish(sum * (scale * x.scales[row + i]) + bias, out, row + i, block + j * LANES);
         }
     }
@@ -1068,20 +1110,15 @@ private:
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-EXPORTED int has_int8() {
-#ifdef __AVX512VNNI__
-    return 1;
-#else
-    return 0;
-#endif
-}
-
-// Whether int8 is computed by AMX, here and now.
-EXPORTED int has_tiles() {
+// The instructions that compute int8, here and now; empty if there are none.
+EXPORTED const char *int8_instructions() {
 #ifdef HAS_TILES
-    return Tiles::granted();
+    if (Tiles::granted()) return "AMX";
+#endif
+#ifdef INT8
+    return INT8;
 #else
-    return 0;
+    return "";
 #endif
 }
 

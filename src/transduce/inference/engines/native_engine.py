@@ -13,6 +13,7 @@ from transduce.inference.engines.ct2_model import Shortlist
 from transduce.inference.engines.ct2_runtime import available_threads
 from transduce.inference.engines.interface import IdPair, check_sides
 from transduce.inference.engines.native_library import (
+    INT8_NEEDS,
     LONGEST,
     NativeModel,
     RawHypothesis,
@@ -66,8 +67,8 @@ def unavailable_reason(config: ModelConfig, *, device: str, compute_type: str) -
     if feature := unsupported_shape(config):
         return f"it does not support {feature}"
     library, reason = load_search()
-    if library is not None and compute_type == "int8" and not library.has_int8():
-        return "its int8 needs a processor with AVX-512 VNNI"
+    if library is not None and compute_type == "int8" and not library.int8_instructions():
+        return f"its int8 needs {INT8_NEEDS}"
     return reason
 
 

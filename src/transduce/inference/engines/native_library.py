@@ -13,8 +13,7 @@ from transduce.model.config import ModelConfig
 from transduce.model.numpy_transformer import NumpyTransformer, sinusoids
 
 _SIGNATURES: Final = {
-    "has_int8": "> i",
-    "has_tiles": "> i",
+    "int8_instructions": "> s",
     "create_model": "pp > p",
     "free_model": "p",
     "search": "p ll p pp p pp pp p lllll l ppp > i",
@@ -24,6 +23,8 @@ _LANES: Final = 16
 """Numbers of a vector; widths have to be multiples."""
 
 _ACTIVATIONS: Final = ("relu", "gelu", "silu")
+
+INT8_NEEDS: Final = "a processor with VNNI, or with AVX2 and no AVX-512"
 
 LONGEST: Final = 16_384
 """Maximum positions of a source or target: memory is reserved for all of a translation."""
@@ -85,8 +86,8 @@ class NativeModel:
         library, reason = load_search()
         if library is None:
             raise ValueError(f"the native engine's kernels are missing: {reason}")
-        if int8 and not library.has_int8():
-            raise ValueError("the native engine's int8 needs a processor with AVX-512 VNNI")
+        if int8 and not library.int8_instructions():
+            raise ValueError(f"the native engine's int8 needs {INT8_NEEDS}")
         self._library, self._config = library, model.config
         tensors = [_as_float32(tensor) for tensor in _tensors(model)]
         addresses = np.array([t.ctypes.data if t is not None else 0 for t in tensors], np.uintp)
