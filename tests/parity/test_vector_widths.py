@@ -17,22 +17,27 @@ from transduce.model.cpp_library import load_kernels
 from transduce.search.config import SearchConfig
 from transduce.search.hypothesis import Hypothesis
 
+FEATURES = processor_features().split()
 pytestmark = pytest.mark.skipif(
-    load_kernels().library is None or "avx512f" not in processor_features().split(),
-    reason="no compiler, or the processor's own kernels have these vectors",
+    load_kernels().library is None or "sse2" not in FEATURES, reason="no compiler, or not x86"
+)
+needs_avx512 = pytest.mark.skipif(
+    "avx512f" not in FEATURES, reason="the processor's own kernels have these vectors"
 )
 
 # GCC avoids chains of fused multiplications and additions for some of AMD's processors.
 AVX2 = ("-march=haswell", "-mtune=znver2")
+WIDTHS = [
+    pytest.param(AVX2, id="AVX2", marks=needs_avx512),
+    pytest.param(("-march=x86-64",), id="SSE"),
+]
 INT8 = [
-    pytest.param(AVX2, b"AVX2", id="AVX2"),
+    pytest.param(AVX2, b"AVX2", id="AVX2", marks=needs_avx512),
     pytest.param(
         ("-march=haswell", "-mavxvnni"),
         b"VNNI",
         id="AVX-VNNI",
-        marks=pytest.mark.skipif(
-            "avx_vnni" not in processor_features().split(), reason="no AVX-VNNI"
-        ),
+        marks=pytest.mark.skipif("avx_vnni" not in FEATURES, reason="no AVX-VNNI"),
     ),
 ]
 
@@ -56,18 +61,20 @@ def has_tiles() -> bool:
     return library is not None and library.int8_instructions() == b"AMX"
 
 
+@pytest.mark.parametrize("flags", WIDTHS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_kernels_of_training(dtype: torch.dtype):
-    with compiled_with(*AVX2):
+def test_kernels_of_training(dtype: torch.dtype, flags: tuple[str, ...]):
+    with compiled_with(*flags):
         test_cpp_kernels.test_attention(dtype, causal=True, depth=16)
         test_cpp_kernels.test_attention_to_a_memory(dtype)
         test_cpp_kernels.test_the_loss_of_vocabularies_of_any_size(17, dtype)
         test_cpp_kernels.test_dropout_has_its_probability_and_one_mask_for_both_directions(dtype)
 
 
+@pytest.mark.parametrize("flags", WIDTHS)
 @pytest.mark.parametrize("beam", [1, 4])
-def test_native_search(beam: int, corpus: Corpus):
-    with compiled_with(*AVX2):
+def test_native_search(beam: int, flags: tuple[str, ...], corpus: Corpus):
+    with compiled_with(*flags):
         fields = {"norm": "pre", "activation": "gelu", "output_bias": True}
         test_native_engine.test_it_finds_what_torch_finds(fields, beam, corpus)
         test_native_engine.test_a_translation_does_not_depend_on_its_batch(False, beam, corpus)
@@ -103,6 +110,7 @@ def test_tiles_change_nothing(beam: int, shortlist: bool, corpus: Corpus):
     assert translations() == expected
 
 
+@needs_avx512
 def test_vectors_are_no_wider_than_registers(corpus: Corpus):
     """GCC's code for wider ones took five to ten times as long."""
     bundle = test_native_engine.make_bundle(corpus, d_model=256, d_ff=512)

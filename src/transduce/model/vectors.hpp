@@ -16,8 +16,10 @@ namespace {
 // but the vocabulary's are multiples of 16.
 #ifdef __AVX512F__
 constexpr int64_t LANES = 16;
-#else
+#elif defined(__AVX2__)
 constexpr int64_t LANES = 8;
+#else
+constexpr int64_t LANES = 4;  // of SSE, or another architecture
 #endif
 
 typedef float Vector __attribute__((vector_size(4 * LANES)));
@@ -104,15 +106,13 @@ inline void store_part(T *to, Vector values, int64_t count) {
 // Combine the lanes by halves.
 template <typename Combine>
 inline float reduce(Vector x, Combine combine) {
-    typedef float Eight __attribute__((vector_size(32)));
     typedef float Four __attribute__((vector_size(16)));
-    Eight eight[LANES / 8];
-    std::memcpy(eight, &x, sizeof x);
-    Eight half = LANES == 8 ? eight[0] : combine(eight[0], eight[LANES / 8 - 1]);
-    Four four[2];
-    std::memcpy(four, &half, sizeof half);
-    Four quarter = combine(four[0], four[1]);
-    return combine(combine(quarter[0], quarter[1]), combine(quarter[2], quarter[3]));
+    Four parts[LANES / 4];
+    std::memcpy(parts, &x, sizeof x);
+    for (int64_t half = LANES / 8; half; half /= 2)
+        for (int64_t i = 0; i < half; i++) parts[i] = combine(parts[i], parts[i + half]);
+    Four four = parts[0];
+    return combine(combine(four[0], four[1]), combine(four[2], four[3]));
 }
 
 inline float sum(Vector x) {

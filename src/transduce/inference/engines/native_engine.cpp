@@ -3,8 +3,9 @@
 //
 // Sentences are packed without padding, and a row is computed in the same order whatever else is in
 // its batch, so a translation does not depend on the batch. In int8 each row of a matrix and each
-// row of activations is scaled such that its largest number is 127; sums are exact in 32 bits. Only
-// products with weights are in int8. A shortlist restricts each sentence to its own pieces.
+// row of activations is scaled such that its largest number is 127 (of weights, with AVX2, the
+// largest pair); sums are exact in 32 bits. Only products with weights are in int8. A shortlist
+// restricts each sentence to its own pieces.
 
 #include <atomic>
 #include <limits>
@@ -109,17 +110,14 @@ inline uint32_t lanes_above(Vector x, float bound) {
 #endif
 }
 
-// Sums of products of four bytes, exact in 32 bits. VNNI multiplies unsigned bytes of activations by
-// signed weights: 128 stands for 0. AVX2's instruction does so too, but adds two products in 16
-// bits: they fit if both factors are at most 127, so an activation takes its weight's sign.
+// Add the products of four bytes to each sum, exactly: unsigned ones of activations, in which 128
+// stands for 0, and signed ones of weights.
 #if defined(__AVX512VNNI__) || (defined(__AVXVNNI__) && !defined(__AVX512F__))
-constexpr int32_t ZERO = 128;
-using Weights = Integers;
-
-inline Weights load_weights(const int8_t *from) { return load_integers(from); }
+#define INT8 "VNNI"
+constexpr bool ADDS_PAIRS = false;
 
 // The compiler's own function copies and spills sums.
-inline Integers add_products(Integers sum, Integers bytes, Weights weights) {
+inline Integers add_products(Integers sum, Integers bytes, Integers weights) {
 #ifdef __AVX512VNNI__
     asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(bytes), "v"(weights));
 #else
@@ -127,36 +125,38 @@ inline Integers add_products(Integers sum, Integers bytes, Weights weights) {
 #endif
     return sum;
 }
-#define INT8 "VNNI"
 #elif defined(__AVX2__) && !defined(__AVX512F__)
-constexpr int32_t ZERO = 0;
-struct Weights {
-    __m256i signs, sizes;
-};
+#define INT8 "AVX2"
+// Two products are added in 16 bits. They fit if weights of one sign add up to 128 at most.
+constexpr bool ADDS_PAIRS = true;
 
-inline Weights load_weights(const int8_t *from) {
-    __m256i weights = same_bits<__m256i>(load_integers(from));
-    return {weights, _mm256_abs_epi8(weights)};
-}
-
-inline Integers add_products(Integers sum, Integers bytes, Weights weights) {
-    __m256i with_signs = _mm256_sign_epi8(same_bits<__m256i>(bytes), weights.signs);
-    __m256i pairs = _mm256_maddubs_epi16(weights.sizes, with_signs);
+inline Integers add_products(Integers sum, Integers bytes, Integers weights) {
+    __m256i pairs = _mm256_maddubs_epi16(same_bits<__m256i>(bytes), same_bits<__m256i>(weights));
     return sum + same_bits<Integers>(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-#define INT8 "AVX2"
 #else
-constexpr int32_t ZERO = 0;
+constexpr bool ADDS_PAIRS = false;
 #endif
 
-// Activations in int8: bytes from ZERO - 127 to ZERO + 127, and what 1 stands for.
+// What 127 stands for in a row of weights. Rounding may add a half to each of a pair.
+inline float range(const float *weights, int64_t count) {
+    float largest = 0.0f;
+    for (int64_t k = 0; k < count; k += 2) {
+        float x = weights[k], y = weights[k + 1];
+        bool added = ADDS_PAIRS && (x > 0.0f) == (y > 0.0f);
+        float larger = std::max(std::fabs(x), std::fabs(y));
+        largest = std::max(largest, added ? std::fabs(x + y) : larger);
+    }
+    return largest;
+}
+
+// Activations in int8: bytes from 1 to 255, of which 128 stands for 0, and what 1 stands for.
 struct Bytes {
     Buffer<uint8_t> values;
     Buffer<float> scales;
 };
 
 void quantize(const float *from, int64_t rows, int64_t width, Bytes &to) {
-    constexpr float SHIFT = 12582912.0f + ZERO;  // adding 1.5 * 2^23 rounds to an integer
     uint8_t *bytes = at_least(to.values, padded(rows, TILE) * width);
     float *scales = at_least(to.scales, rows);
     for (int64_t row = 0; row < rows; row++, from += width, bytes += width) {
@@ -169,8 +169,8 @@ void quantize(const float *from, int64_t rows, int64_t width, Bytes &to) {
         float factor = largest > 1e-20f ? 127.0f / largest : 0.0f;
         scales[row] = largest / 127.0f;
         for (int64_t i = 0; i < width; i += LANES) {
-            // The integer stands in the low bits.
-            Words rounded = same_bits<Words>(load(from + i) * factor + SHIFT);
+            // Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+            Words rounded = same_bits<Words>(load(from + i) * factor + (12582912.0f + 128.0f));
 #ifdef __AVX512F__
             __m128i stored = _mm512_cvtepi32_epi8(same_bits<__m512i>(rounded));
             std::memcpy(bytes + i, &stored, sizeof stored);
@@ -190,7 +190,7 @@ struct Matrix {
     Buffer<float> weights;
     Buffer<int8_t> bytes;
     Buffer<float> scales;
-    Buffer<int32_t> corrections;  // minus ZERO times the sum of the bytes of an output
+    Buffer<int32_t> corrections;  // minus 128 times the sum of the bytes of an output
     Buffer<float> bias;
 
     int64_t size() const { return int64_t(bytes.size() + weights.size() * sizeof(float)); }
@@ -219,8 +219,7 @@ struct Matrix {
         if (biases) std::copy(biases, biases + outputs, bias.begin());
         for (int64_t n = 0; n < outputs; n++) {
             const float *row = from + n * inputs;
-            float largest = 0.0f;
-            for (int64_t k = 0; k < inputs; k++) largest = std::max(largest, std::fabs(row[k]));
+            float largest = range(row, inputs);
             scales[n] = largest / 127.0f;
             float factor = largest > 1e-20f ? 127.0f / largest : 0.0f;
             for (int64_t k = 0; k < inputs; k++) {
@@ -230,7 +229,7 @@ struct Matrix {
                 }
                 int8_t byte = int8_t(std::lrint(row[k] * factor));
                 bytes[position(n, k)] = byte;
-                corrections[n] -= ZERO * byte;
+                corrections[n] -= 128 * byte;
             }
         }
     }
@@ -300,8 +299,8 @@ inline void multiply_bytes(const Matrix &m, const Bytes &x, int64_t row, int64_t
     const int8_t *weights = m.bytes.data() + block * m.inputs;
     const uint8_t *bytes = x.values.data() + row * m.inputs;
     for (int64_t k = 0; k < m.inputs; k += 4, weights += N * 4 * LANES) {
-        Weights factors[N];
-        for (int j = 0; j < N; j++) factors[j] = load_weights(weights + j * 4 * LANES);
+        Integers factors[N];
+        for (int j = 0; j < N; j++) factors[j] = load_integers(weights + j * 4 * LANES);
         for (int i = 0; i < M; i++) {
             int32_t four;
             std::memcpy(&four, bytes + i * m.inputs + k, 4);
