@@ -38,7 +38,7 @@ from typing import Any
 import sentencepiece
 from peers.environments import python_of
 from peers.running import PROGRAMS
-from record import RESULTS, ROOT, header, outcome, read_lines, write
+from record import RESULTS, ROOT, header, machine, outcome, read_lines, write
 from time_budget import text_files
 
 from transduce.evaluation.significance import System, compare_systems
@@ -88,14 +88,11 @@ def measure(name: str, corpus: Path, arguments: argparse.Namespace) -> list[dict
     shape = {**own_run["shape"], "seconds": parse_duration(arguments.time)}
     runs = {OURS: own_run}
     for peer in arguments.peers:
+        if not kept(name, arguments.time, peer).exists():  # fail before its time, not after it
+            check_processors(name, own_run, machine())
         python = python_of(peer, arguments.environments.absolute())
         runs[peer] = train_peer(peer, python, name, work, shape, arguments.time)
-    processors = {
-        " ".join([run.get("processor", "unnamed"), *run.get("vector_units", [])])
-        for run in runs.values()
-    }
-    if len(processors) > 1:
-        sys.exit(f"{name}: runs of different processors: {', '.join(sorted(processors))}")
+    check_processors(name, *runs.values())
     scored = scores(runs, read_lines(files["test"][1]))
     return [
         {"corpus": name, "system": system}
@@ -103,6 +100,13 @@ def measure(name: str, corpus: Path, arguments: argparse.Namespace) -> list[dict
         | scored[system]
         for system, run in runs.items()
     ]
+
+
+def check_processors(name: str, *runs: Mapping[str, Any]) -> None:
+    """Exit if the runs of a corpus were not all made on one kind of processor."""
+    names = {" ".join([run.get("processor", ""), *run.get("vector_units", [])]) for run in runs}
+    if len(names) > 1:
+        sys.exit(f"{name}: runs of different processors: {', '.join(sorted(names))}")
 
 
 def unpacked(corpus: Path, folder: Path) -> dict[str, tuple[Path, Path]]:
