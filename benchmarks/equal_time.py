@@ -104,7 +104,9 @@ def measure(name: str, corpus: Path, arguments: argparse.Namespace) -> list[dict
 
 def check_processors(name: str, *runs: Mapping[str, Any]) -> None:
     """Exit if the runs of a corpus were not all made on one kind of processor."""
-    names = {" ".join([run.get("processor", ""), *run.get("vector_units", [])]) for run in runs}
+    names = {
+        " ".join([run.get("processor", "unnamed"), *run.get("vector_units", [])]) for run in runs
+    }
     if len(names) > 1:
         sys.exit(f"{name}: runs of different processors: {', '.join(sorted(names))}")
 

@@ -82,7 +82,7 @@ def test_the_time_of_a_resumed_training_is_unknown(
     assert (results["wall_seconds"] is None) == resumed
 
 
-def test_systems_are_compared_on_processors_of_one_name(
+def test_systems_are_compared_on_processors_of_one_kind(
     program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     equal_time = program("equal_time")
@@ -93,17 +93,26 @@ def test_systems_are_compared_on_processors_of_one_name(
     monkeypatch.setattr(equal_time, "python_of", lambda *_: tmp_path)
     monkeypatch.setattr(equal_time, "train_transduce", lambda *_: own_run)
     monkeypatch.setattr(equal_time, "train_peer", lambda *_: own_run)
+    monkeypatch.setattr(equal_time, "machine", lambda: {"processor": "A"})
     monkeypatch.setattr(equal_time, "scores", lambda runs, _: {system: {} for system in runs})
     arguments = Namespace(folder=tmp_path, time="1m", peers=["eole"], environments=tmp_path)
 
     rows = equal_time.measure("toy", tmp_path, arguments)
 
     assert [row["processor"] for row in rows] == ["A", "A"]
-    for origin, names in ({"processor": "B"}, "A, B"), ({}, "A, unnamed"):
+    for origin, names in (
+        ({"processor": "B"}, "A, B"),
+        ({}, "A, unnamed"),
+        ({"processor": "A", "vector_units": ["avx2"]}, "A, A avx2"),
+    ):
         peer_run = {"translations": ["ein Hund"], **origin}
         monkeypatch.setattr(equal_time, "train_peer", lambda *_, run=peer_run: run)
         with pytest.raises(SystemExit, match=f"toy: runs of different processors: {names}"):
             equal_time.measure("toy", tmp_path, arguments)
+    monkeypatch.setattr(equal_time, "machine", lambda: {"processor": "C"})
+    monkeypatch.delattr(equal_time, "train_peer")  # not called
+    with pytest.raises(SystemExit, match="toy: runs of different processors: A, C"):
+        equal_time.measure("toy", tmp_path, arguments)
 
 
 def test_a_similar_sentence_differs_by_a_word(program: Program):
