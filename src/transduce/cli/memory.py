@@ -36,13 +36,14 @@ def import_file(
     from transduce.memory.store import TranslationMemory
     from transduce.memory.tmx import read_entries
 
+    languages = (source_lang, target_lang)
     for file in files:
-        with file.open("rb"):  # a wrong name fails before the store is made
-            pass
+        for _ in read_entries(file, languages=languages):
+            pass  # a file that cannot be read to its end fails before the store is changed
     with TranslationMemory(store) as opened:
         before = len(opened)
         for file in files:
-            count = opened.add(read_entries(file, languages=(source_lang, target_lang)))
+            count = opened.add(read_entries(file, languages=languages))
             print_stderr(f"{file}: {count:,} pairs from {source_lang} to {target_lang}")
         print_stderr(f"{store}: {len(opened):,} entries, {len(opened) - before:,} of them new")
 

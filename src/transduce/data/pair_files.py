@@ -7,6 +7,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Final, cast
@@ -30,7 +31,7 @@ _DECLARATIONS = (("srclang", "srcLang", "source-language"), ("trgLang", "target-
 _PO_LANGUAGE = re.compile(r"^Language:[ \t]*([\w@-]+)", re.MULTILINE)
 PAIR_KEYS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 """Names of the two sides, of columns and of keys."""
-_DELIMITER_LINES = 20  # that show it, besides the first
+_DELIMITER_LINES = 20  # first lines, which show it
 _OTHER_FORMATS = frozenset([".parquet", ".arrow", ".zip"])
 
 
@@ -161,15 +162,18 @@ def _po_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]
 def _csv_pairs(path: Path, languages: LanguageCodes) -> Iterator[tuple[str, str]]:
     """Two columns, or those that a header names by languages or as source and target."""
     rows = _csv_rows(path)
-    header = next(rows, [])
+    first = next(rows, None)
+    if first is None:
+        return
+    _, header = first
     sides = named_columns(header, languages)
-    if header and not sides and len(header) != 2:
+    if not sides and len(header) != 2:
         raise ValueError(f"{path}: {len(header)} columns: name two of them source and target")
     source, target = sides or (0, 1)
-    for row in filter(None, rows if sides else chain([header], rows)):
+    for number, row in rows if sides else chain([first], rows):
         if len(row) != len(header):
-            start = sanitise(row[0])
-            raise ValueError(f"{path}: {len(row)} columns where there are {len(header)}: {start}")
+            count = f"{len(row)} columns where there are {len(header)}"
+            raise ValueError(f"{path}, line {number}: {count}: {sanitise(row[0])}")
         yield row[source], row[target]
 
 
@@ -183,25 +187,31 @@ def named_columns(header: Sequence[str], languages: LanguageCodes) -> tuple[int,
     return None
 
 
-def _csv_rows(path: Path) -> Iterator[list[str]]:
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are not empty, each with the number of its last line."""
+    number = 0
     with open_compressed(path) as stream:
-        lines = (line.decode() for line in stream)
+        lines = (f"{line}\n" for line in decode_lines(stream, name=str(path)))
+        start = list(islice(lines, _DELIMITER_LINES))
         try:
-            # Empty lines before the header are no rows.
-            first = next((line for line in lines if line.strip("\ufeff\r\n")), "")
-            start = [first.removeprefix("\ufeff"), *islice(lines, _DELIMITER_LINES)]
-            yield from csv.reader(chain(start, lines), delimiter=_delimiter(start), strict=True)
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: not CSV in UTF-8: {error}") from None
+            rows = csv.reader(chain(start, lines), delimiter=_delimiter(start), strict=True)
+            for row in rows:
+                number = rows.line_num
+                if row:
+                    yield number, row
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {number + 1}: not CSV: {error}") from None
 
 
-def _delimiter(lines: Sequence[str]) -> str:
+def _delimiter(start: Sequence[str]) -> str:
     """What splits all lines alike: a comma, or a semicolon, as Excel writes in some countries."""
     alike: dict[str, int] = {}
+    lines = [line for line in start if line != "\n"] or [""]
     for delimiter in ";," if len(lines) > 1 else ",;":
-        columns = {len(row) for row in csv.reader(lines, delimiter=delimiter) if row}
-        if len(columns) == 1 and columns != {1}:
-            alike[delimiter] = min(columns)
+        with suppress(csv.Error):  # which whoever reads the rows reports, with its line
+            columns = {len(row) for row in csv.reader(lines, delimiter=delimiter)}
+            if len(columns) == 1 and columns != {1}:
+                alike[delimiter] = min(columns)
     if alike:
         return min(alike, key=lambda delimiter: alike[delimiter] != 2)
     return ";" if ";" in lines[0] and "," not in lines[0] else ","

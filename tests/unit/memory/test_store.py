@@ -249,3 +249,18 @@ def test_the_command_imports_looks_up_and_exports(tmp_path: Path, transduce: Tra
     assert to_stdout.out == copy.read_text()
     assert not Path("-").exists()
     assert transduce("memory", "export", str(tmp_path / "none.db")).code == 2
+
+
+def test_a_file_that_cannot_be_read_to_its_end_changes_no_store(
+    tmp_path: Path, transduce: Transduce
+):
+    good, bad, store = tmp_path / "a.tmx", tmp_path / "b.tmx", tmp_path / "m.db"
+    good.write_text("".join(tmx_lines([entry("A dog runs.", "Ein Hund rennt.")])))
+    bad.write_text(good.read_text().removesuffix("</tmx>\n"))
+    languages = ("--source-lang", "en", "--target-lang", "de")
+
+    refused = transduce("memory", "import", str(store), str(good), str(bad), *languages)
+
+    assert refused.code == 2
+    assert f"{bad}, line " in refused.err
+    assert not store.exists()
