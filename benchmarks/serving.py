@@ -1,15 +1,16 @@
 """The server under load: 10,000 requests from 64 clients, overload, shutdown.
 
-    .venv/bin/python benchmarks/serving.py MODEL --source FILE
+    .venv/bin/python benchmarks/serving.py MODEL --source FILE --shortlist vmap.txt
 
-For the native engine in float32 and int8, greedily and with the model's beam, and for CTranslate2
-and torch greedily: a server on this machine, with clients in a process on the same cores. The first
-server gets all requests, the others fewer. Every response is compared with the offline translation
-of its text by the same engine and precision; differences are listed with ln p of both. Throughput
-is that of the server with its defaults, compared with batches of one sentence and no waiting. Each
-server answers a single client first. Then overload (a queue of 16, 200 clients), SIGTERM under
-load, and the time from the command's start to its first translation. Prints a table and writes
-benchmarks/results/serving/record.json. Run nothing else at the same time.
+For the native engine in float32 and int8, greedily and with the model's beam, in int8 greedily with
+a shortlist too, and for CTranslate2 and torch greedily: a server on this machine, with clients in a
+process on the same cores. The first server gets all requests, the others fewer. Every response is
+compared with the offline translation of its text by the same engine and precision; differences are
+listed with ln p of both. Throughput is that of the server with its defaults, compared with batches
+of one sentence and no waiting. Each server answers a single client first. Then overload (a queue of
+16, 200 clients), SIGTERM under load, and the time from the command's start to its first
+translation. Prints a table and writes benchmarks/results/serving/record.json. Run nothing else at
+the same time.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.request import Request, urlopen
 
 from record import header, read_lines, write
@@ -31,11 +33,34 @@ from server import Server, run_server
 from serving_client import ClientResult, Job
 
 from transduce.bundle.bundle import Bundle
+from transduce.inference.engines.base import EngineName
 from transduce.inference.texts import translate_texts
 from transduce.inference.translator import Extras, Translator
 
 MAX_LISTED = 20
 """Maximum number of differing translations to list."""
+
+
+class Decoding(NamedTuple):
+    """How a server decodes."""
+
+    engine: EngineName = "native"
+    compute_type: str = "float32"
+    beam: int = 1
+    shortlist: Path | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """Options of `transduce serve`."""
+        options = ["--engine", self.engine, "--compute-type", self.compute_type]
+        options += ["--beam", str(self.beam)]
+        return [*options, "--shortlist", str(self.shortlist)] if self.shortlist else options
+
+    def translator(self, model: Path) -> Translator:
+        """Load the offline translator that decodes alike."""
+        return Translator.load(
+            model, engine=self.engine, compute_type=self.compute_type, shortlist=self.shortlist
+        )
 
 
 def main() -> None:
@@ -45,21 +70,22 @@ def main() -> None:
     arguments.languages = (bundle.languages.source, bundle.languages.target)
     arguments.texts = unique_lines(arguments.source)[: arguments.lines]
     rows: list[dict[str, object]] = []
-    for engine, compute_type, beam, requests in (
-        ("native", "float32", 1, arguments.requests),
-        ("native", "float32", bundle.search.beam, arguments.fewer),
-        ("native", "int8", 1, arguments.fewer),
-        ("native", "int8", bundle.search.beam, arguments.fewer),
-        ("ctranslate2", "float32", 1, arguments.fewer),
-        ("ctranslate2", "int8", 1, arguments.fewer),
-        ("torch", "float32", 1, arguments.fewer),
+    for decoding, requests in (
+        (Decoding(), arguments.requests),
+        (Decoding(beam=bundle.search.beam), arguments.fewer),
+        (Decoding(compute_type="int8"), arguments.fewer),
+        (Decoding(compute_type="int8", beam=bundle.search.beam), arguments.fewer),
+        (Decoding(compute_type="int8", shortlist=arguments.shortlist), arguments.fewer),
+        (Decoding(engine="ctranslate2"), arguments.fewer),
+        (Decoding(engine="ctranslate2", compute_type="int8"), arguments.fewer),
+        (Decoding(engine="torch"), arguments.fewer),
     ):
-        for row in measure_engine(engine, compute_type, beam, requests, arguments):
+        for row in measure_engine(decoding, requests, arguments):
             rows.append(row)
-            print(f"{engine}, beam {beam}, {row['handling']}: done", file=sys.stderr)
+            print(f"{' '.join(decoding.options)}, {row['handling']}: done", file=sys.stderr)
     record = {
         **header(
-            "python benchmarks/serving.py MODEL --source FILE",
+            "python benchmarks/serving.py MODEL --source FILE --shortlist FILE",
             "ctranslate2",
             "uvicorn",
             "starlette",
@@ -86,6 +112,12 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path, help="a bundle or a run's folder")
     parser.add_argument("--source", required=True, help="texts, one per line; may be .gz")
+    parser.add_argument(
+        "--shortlist",
+        type=Path,
+        required=True,
+        help="vmap.txt of `transduce export --to ctranslate2 --shortlist`",
+    )
     parser.add_argument("--lines", type=int, default=1000)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--fewer", type=int, default=2000, help="requests to the slower engines")
@@ -101,17 +133,17 @@ def unique_lines(path: str) -> list[str]:
 
 
 def measure_engine(
-    engine: str, compute_type: str, beam: int, requests: int, arguments: argparse.Namespace
+    decoding: Decoding, requests: int, arguments: argparse.Namespace
 ) -> Iterator[dict[str, object]]:
     """Measure a server without batching, and one with its defaults."""
-    translator = Translator.load(arguments.model, engine=engine, compute_type=compute_type)
-    decode = partial(translator.decode, beam=beam, extras=Extras(token_scores=False))
+    translator = decoding.translator(arguments.model)
+    decode = partial(translator.decode, beam=decoding.beam, extras=Extras(token_scores=False))
     expected = [
         translation.text
         for translation in translate_texts(translator, arguments.texts, decode=decode)
     ]
     del translator
-    options = ["--engine", engine, "--compute-type", compute_type, "--beam", str(beam), "--quiet"]
+    options = [*decoding.options, "--quiet"]
     single_options = [*options, "--batch-sentences", "1", "--wait-ms", "0"]
     for handling, server_options, count in (
         ("one at a time", single_options, arguments.single),
@@ -124,9 +156,10 @@ def measure_engine(
             result = send_requests(server, arguments, requests=count)
             sentences, batches = (b - a for a, b in zip(before, batch_totals(server), strict=True))
         yield {
-            "engine": engine,
-            "compute_type": compute_type,
-            "beam": beam,
+            "engine": decoding.engine,
+            "compute_type": decoding.compute_type,
+            "beam": decoding.beam,
+            "shortlist": decoding.shortlist is not None,
             "handling": handling,
             "requests": count,
             "statuses": count_statuses(result),
@@ -135,12 +168,12 @@ def measure_engine(
             "single_client": percentiles(single["seconds"]),
             "sentences_a_batch": round(sentences / batches, 1),
             "memory_mib": [round(size / 1024, 1) for size in result["memory_kib"]],
-            **list_differences(result, expected, engine, arguments),
+            **list_differences(result, expected, arguments),
         }
 
 
 def list_differences(
-    result: ClientResult, expected: Sequence[str], engine: str, arguments: argparse.Namespace
+    result: ClientResult, expected: Sequence[str], arguments: argparse.Namespace
 ) -> dict[str, object]:
     """List the translations that differ from the offline translation, with ln p of both."""
     pairs = {
@@ -286,20 +319,20 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
 def format_table(rows: Sequence[dict[str, object]]) -> str:
     """Format a line per server."""
     lines = [
-        "engine       type     beam  handling       requests/s   gain     p50     p95     p99 ms"
-        "  one client: p50     p99 ms  a batch  differ  memory MiB"
+        "engine       type     beam  shortlist  handling       requests/s   gain"
+        "     p50     p95     p99 ms  one client: p50     p99 ms  a batch  differ  memory MiB"
     ]
+    keys = ("engine", "compute_type", "beam", "shortlist")
     baselines = {
-        (row["engine"], row["compute_type"], row["beam"]): row
-        for row in rows
-        if row["handling"] == "one at a time"
+        tuple(row[key] for key in keys): row for row in rows if row["handling"] == "one at a time"
     }
     for row in rows:
         rate, single = row["requests_a_second"], row["single_client"]
-        baseline = baselines[row["engine"], row["compute_type"], row["beam"]]
+        baseline = baselines[tuple(row[key] for key in keys)]
         gain = rate / baseline["requests_a_second"]
         lines.append(
-            f"{row['engine']:11}  {row['compute_type']:7}  {row['beam']:4}  {row['handling']:13}"
+            f"{row['engine']:11}  {row['compute_type']:7}  {row['beam']:4}  {row['shortlist']!s:9}"
+            f"  {row['handling']:13}"
             f"  {rate:10.1f}  {gain:5.2f}"
             f"  {row['p50_ms']:6.1f}  {row['p95_ms']:6.1f}  {row['p99_ms']:9.1f}"
             f"  {single['p50_ms']:15.2f}  {single['p99_ms']:9.2f}"
