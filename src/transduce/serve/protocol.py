@@ -16,8 +16,6 @@ from transduce.serve.settings import NO_LIMIT, ServerSettings
 _MAX_PIPELINED = 32  # requests of a connection that wait for the responses before them
 _LEAST_READ = 65536  # bytes of a response in `body_timeout_s`, while more is unsent
 
-_JOINED = 65536  # bytes of a body up to which it is copied behind its head
-
 _REQUEST_TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -51,46 +49,6 @@ class ConnectionCounts:
             return any(ipaddress.ip_address(address) in network for network in self._trusted)
         except ValueError:
             return False
-
-
-class ResponseTransport(asyncio.Transport):
-    """A connection for one response: the head waits for a small body, and both are one write.
-
-    uvicorn writes them one after the other, each with a system call, and a wake-up of the client. A
-    head whose body does not follow at once is written without it.
-    """
-
-    def __init__(self, request: RequestResponseCycle) -> None:
-        super().__init__()
-        self._request, self._transport = request, request.transport
-        self._head: bytes | None = None
-        """None before the head, empty once it is written."""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write a part of the response, or "100 Continue" before it."""
-        if self._head is None and self._request.response_started:
-            self._head = bytes(data)
-            asyncio.get_running_loop().call_soon(self._write_head)
-        elif self._head and len(data) <= _JOINED:
-            head, self._head = self._head, b""
-            self._transport.write(head + data)
-        else:
-            self._write_head()
-            self._transport.write(data)
-
-    def close(self) -> None:
-        """Close the connection once all is written."""
-        self._write_head()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        """Return whether it is closing or closed."""
-        return self._transport.is_closing()
-
-    def _write_head(self) -> None:
-        if self._head:
-            head, self._head = self._head, b""
-            self._transport.write(head)
 
 
 class DeadlineProtocol(HttpToolsProtocol):
@@ -167,7 +125,6 @@ class DeadlineProtocol(HttpToolsProtocol):
             raise ValueError("too many requests ahead of their responses")
         self.receiving = "body"
         super().on_headers_complete()
-        self.cycle.transport = ResponseTransport(self.cycle)
 
     def on_message_complete(self) -> None:
         self.receiving = ""
